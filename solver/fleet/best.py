@@ -51,20 +51,9 @@ def solve_fleet(
     stock = Stock(items, classes, question, relaxed, met, linked)
     candidates: list[Fleet] = []
     if linked:
-        # fillings that the relaxation met, in like numbers, often are as good as the bound
-        flat = [item for item in items if not item.span]
-        met = rate_bound(flat, classes, links, rounds=16)[1]
-        if narrow := [item for item in flat if not item.wide]:
-            places = {id(item): place for place, item in enumerate(flat)}
-            own = [places[id(item)] for item in narrow]
-            met += [
-                {index: [own[at] for at in filling] for index, filling in fillings.items()}
-                for fillings in rate_bound(narrow, classes, links, rounds=16)[1]
-            ]
-        found, _ = _model(replace(stock, items=flat, met=met, patterned=True), run, floor)
-        candidates += [found] if found is not None else []
+        candidates += _by_patterns(stock, run, floor)
         few = all(len(c.pools) <= NAMED for c in classes)
-        if not few or any(question.cost_of(f) <= floor * (1 + accept_gap) for f in candidates):
+        if not few or _close(candidates, stock, run, floor):
             return _answer(items, classes, question, candidates, floor, run)
     # spans make the model much harder: the best fleet without them is found first, so that there is one
     plain = [item for item in items if not item.span]
@@ -76,7 +65,36 @@ def solve_fleet(
         candidates += [first] if first is not None else []
     found, floor = _model(stock, run, floor)
     candidates += [found] if found is not None else []
+    several = any(len(pool_class.pools) > TABLED for pool_class in classes)
+    if several and not linked and not _close(candidates, stock, run, floor):
+        # of many items on several pools the model may find only poor fleets
+        candidates += _by_patterns(stock, run, floor)
     return _answer(items, classes, question, candidates, floor, run)
+
+
+def _close(candidates: Sequence[Fleet], stock: Stock, run: Effort, floor: float) -> bool:
+    """Whether a fleet is as close to its bound as is asked for."""
+    enough = floor * (1 + run.accept_gap)
+    return any(stock.question.cost_of(fleet) <= enough for fleet in candidates)
+
+
+def _by_patterns(stock: Stock, run: Effort, floor: float) -> list[Fleet]:
+    """The best fleet of pools filled alike, if one is found.
+
+    Fillings that the relaxation met, in like numbers, often are as good as the bound.
+    """
+    classes, links = stock.classes, stock.question.links if stock.linked else None
+    flat = [item for item in stock.items if not item.span]
+    met = rate_bound(flat, classes, links, rounds=16)[1]
+    if narrow := [item for item in flat if not item.wide]:
+        places = {id(item): place for place, item in enumerate(flat)}
+        own = [places[id(item)] for item in narrow]
+        met += [
+            {index: [own[at] for at in filling] for index, filling in fillings.items()}
+            for fillings in rate_bound(narrow, classes, links, rounds=16)[1]
+        ]
+    found, _ = _model(replace(stock, items=flat, met=met, patterned=True), run, floor)
+    return [found] if found is not None else []
 
 
 def _answer(

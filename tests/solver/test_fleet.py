@@ -231,6 +231,32 @@ def test_many_pools_are_filled_close_to_the_relaxation() -> None:
     assert max(used.values()) <= 9
 
 
+def graded_items(rng: np.random.Generator, size: int) -> list[Item]:
+    """An item of every role and number of chips: prefill is best on few chips, decode on many."""
+    prefill, decode, mixed = (0.7, -0.06, 4.0), (0.4, 0.1, 1.0), (0.28, 0.011, 1.0)
+    return [
+        Item(
+            role * size + chips - 1, role, 0, 1, chips,
+            chips * (rate + slope * abs(np.log(chips / best))) * rng.uniform(0.9, 1.0),
+        )
+        for role, (rate, slope, best) in enumerate((prefill, decode, mixed))
+        for chips in range(1, size + 1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_few_pools_of_many_items_are_filled_close_to_the_bound(seed: int) -> None:
+    """The model that tells pools apart finds a fleet that costs a third more, and no better in its time."""
+    classes = pools_of([144] * 4)
+    items = graded_items(np.random.default_rng(seed), 144)
+    question = Question(True, 576 * CHIP.usd_per_hour, None)
+    answer = solve_fleet(
+        items, classes, question, clock=Clock(), time_limit_s=12.0, seed=0, accept_gap=0.002
+    )
+    assert answer.fleet is not None
+    assert answer.bound <= question.cost_of(answer.fleet) <= answer.bound * 1.03
+
+
 def test_relaxation_is_never_below_a_fleet_found_without_search() -> None:
     for seed in range(30):
         rng = np.random.default_rng(100 + seed)
