@@ -173,7 +173,18 @@ class Known:
             made = list(each(realised, wanted))
         for row, found in zip(wanted, made, strict=True):
             if found is not None:
-                self.items.tighten(row, found.upper_requests_per_s)
+                self.items.tighten(row, found.upper_requests_per_s, found.requests_per_s)
+        self.bound_anew()
+
+    def bound_anew(self) -> None:
+        """Lower the bound where a shape served more than its own.
+
+        Not every set of chips is looked at where neighbours matter, and a stage may stand on a quicker one. Elsewhere
+        that is a fault, which :meth:`solver.rounds.Search._finish` reports.
+        """
+        if self.items.outdone and not self.regular:
+            self.items.outdone = False
+            self.bound = min(self.bound, self.first_bound_usd() / self.to_usd)
 
     def report(self, doing: str) -> None:
         """Record progress and hand it to the caller."""

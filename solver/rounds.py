@@ -180,6 +180,7 @@ class Search(Known):
             self.placed, self.classes, self.question, self.bounds.per_rank, self.best_fleet,
             self.best_cost,
         )  # fmt: skip
+        self.bound_anew()
         if found is not None:
             self.judge(*found, float("inf"))
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.spans import Parts
+from solver.verify import ROUNDING
 
 _PREFILL = ROLES.index("prefill")
 _NO_SLICES: Counter[int] = Counter()
@@ -108,6 +109,8 @@ class Items:
         self.upper = upper.copy()
         #: the same for prefill shapes whose KV leaves their domain
         self.leaving = upper.copy() if leaving is None else np.minimum(upper, leaving)
+        #: whether a shape served more than its bound: on a set of chips that the bound had not looked at
+        self.outdone = False
         keys = np.stack(
             [shapes.role, shapes.pool_class, shapes.slices, shapes.slice_chips, shapes.span]
         )
@@ -121,10 +124,11 @@ class Items:
             for members in np.split(alive[order], cuts):
                 self._groups[tuple(int(v) for v in keys[:, members[0]])] = members
 
-    def tighten(self, shape: int, upper: float) -> None:
-        """Lower a shape's upper bound."""
-        self.upper[shape] = min(self.upper[shape], upper)
-        self.leaving[shape] = min(self.leaving[shape], upper)
+    def tighten(self, shape: int, upper: float, served: float = 0.0) -> None:
+        """Lower a shape's upper bound, not below what it was found to serve."""
+        self.outdone |= served > self.upper[shape] * (1 + ROUNDING)
+        self.upper[shape] = max(served, min(self.upper[shape], upper))
+        self.leaving[shape] = min(self.leaving[shape], self.upper[shape])
 
     def siblings(self, shape: int) -> NDArray[np.int64]:
         """Shapes of the same role on the same chips, itself included, best bound first."""

@@ -70,7 +70,7 @@ def packed(
             if placed.clock.over:
                 break
             found = placed.place(row, int(most_per_rank[row]))
-            placed.items.tighten(row, found.upper_requests_per_s)
+            placed.items.tighten(row, found.upper_requests_per_s, found.requests_per_s)
     known = best.stands if best is not None else ()
     beside = [stand for stand in known if not apart(instance.cluster, stand[1])]
     offered = _choices(placed, classes)

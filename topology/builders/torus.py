@@ -8,7 +8,7 @@ switches), on v5e/v6e when it is 16 long. What transfers cost is in
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Literal
 
 import networkx as nx
@@ -21,9 +21,19 @@ from topology.chip import Chip
 from topology.errors import InstanceError, Problem
 from topology.fabric import FabricSpec, Link
 from topology.quantity import BytesPerSecond, Seconds
-from topology.routing.blocks import KEYS, ChipBlock, boxes, by_speed, chain, cut, grown
+from topology.routing.blocks import (
+    KEYS,
+    ChipBlock,
+    around,
+    boxes,
+    by_speed,
+    chain,
+    cut,
+    grown,
+    runs,
+)
 from topology.routing.boxes import Axis, best_box, position_of, site_of
-from topology.routing.every_set import MOST_CHIPS, EverySet
+from topology.routing.every_set import MOST_CHIPS, EverySet, priced
 from topology.routing.hops import UNREACHED
 
 #: boxes looked at for one number of chips, where not every set is
@@ -177,7 +187,7 @@ class Torus(TorusPatterns):
                 price = self.gather if gathers else None
                 found = self._table(few).blocks(frozenset(free), count, most, price)
             else:
-                found = self._compact(free, count, most)
+                found = self._compact(free, count, most, gathers=gathers)
             self._blocks[key] = found
         return self._blocks[key]
 
@@ -218,21 +228,27 @@ class Torus(TorusPatterns):
             self._tables[free] = EverySet(free, self.hops, self.hop_s, self.ports, rates, pairs)
         return self._tables[free]
 
-    def _compact(self, free: tuple[int, ...], count: int, most: int) -> list[ChipBlock]:
+    def _compact(
+        self, free: tuple[int, ...], count: int, most: int, *, gathers: bool
+    ) -> list[ChipBlock]:
         """Boxes, and sets grown around chips spread over the candidates, quickest first."""
         large = len(free) > _LARGE
         most = min(most, _LARGE_SETS) if large else most
         limit = _LARGE_BOXES if large else _MOST_BOXES
-        chosen = dict.fromkeys(islice(boxes(self.axes, frozenset(free), count), limit))
+        chosen = dict.fromkeys(boxes(self.axes, frozenset(free), count, limit))
         if count <= _GROWN or not chosen:
             step = max(1, len(free) // max(2, min(most, _SEEDS)))
-            chosen |= dict.fromkeys(grown(self.hops, free, count, free[::step]))
+            for sets in (grown, around):
+                chosen |= dict.fromkeys(sets(self.hops, free, count, free[::step]))
         odd = [chips for chips in chosen if self._box(chips) is None]
         odd.sort(key=self._spread_out)
+        chosen |= dict.fromkeys(runs(self.axes, free, count))
         dropped = set(odd[_PRICED:])
         found = [self._block(chips) for chips in chosen if chips not in dropped]
         if not found:
             return [ChipBlock(free[:count])]
+        if gathers:
+            found = priced(found, self.gather)
         first = [min(found, key=key) for key in KEYS]
         return list(dict.fromkeys(first + by_speed(found)))[: max(most, 1)]
 

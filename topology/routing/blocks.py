@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from topology.routing.boxes import Axis, position_of
+from topology.routing.boxes import Axis, position_of, site_of
 
 #: partial covers that a cut into groups looks at before it is given up
 _TRIES = 2000
@@ -58,24 +58,42 @@ def by_speed(blocks: Sequence[ChipBlock]) -> list[ChipBlock]:
     return [blocks[index] for index in order]
 
 
-def boxes(axes: Sequence[Axis], free: frozenset[int], count: int) -> Iterator[tuple[int, ...]]:
-    """Every box of ``count`` free chips, also across the seam of a ring."""
+def boxes(
+    axes: Sequence[Axis], free: frozenset[int], count: int, most: int
+) -> list[tuple[int, ...]]:
+    """Boxes of ``count`` free chips, also across the seam of a ring: one of every shape, the compact ones first.
+
+    Then a second of each, and so on, until there are ``most``.
+    """
+    ranges = [range(1, axis.side + 1) for axis in axes]
+    shapes = sorted((one for one in product(*ranges) if prod(one) == count), key=sum)
+    waiting = [_placed(axes, free, sides) for sides in shapes]
+    found: list[tuple[int, ...]] = []
+    while waiting and len(found) < most:
+        there = [(box, more) for more in waiting if (box := next(more, None)) is not None]
+        waiting = [more for _, more in there]
+        room = len(there) if not found else most - len(found)
+        found += [box for box, _ in there[:room]]
+    return found
+
+
+def _placed(
+    axes: Sequence[Axis], free: frozenset[int], sides: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
+    """Every box of free chips with such sides."""
     shape = [axis.side for axis in axes]
-    for sides in product(*(range(1, axis.side + 1) for axis in axes)):
-        if prod(sides) != count:
-            continue
-        corners = [
-            range(1 if side == axis.side else axis.side if axis.ring else axis.side - side + 1)
-            for side, axis in zip(sides, axes, strict=True)
+    corners = [
+        range(1 if side == axis.side else axis.side if axis.ring else axis.side - side + 1)
+        for side, axis in zip(sides, axes, strict=True)
+    ]
+    for corner in product(*corners):
+        spans = [
+            [(low + step) % axis.side for step in range(side)]
+            for low, side, axis in zip(corner, sides, axes, strict=True)
         ]
-        for corner in product(*corners):
-            spans = [
-                [(low + step) % axis.side for step in range(side)]
-                for low, side, axis in zip(corner, sides, axes, strict=True)
-            ]
-            box = tuple(sorted(position_of(site, shape) for site in product(*spans)))
-            if free.issuperset(box):
-                yield box
+        box = tuple(sorted(position_of(site, shape) for site in product(*spans)))
+        if free.issuperset(box):
+            yield box
 
 
 def grown(
@@ -102,6 +120,30 @@ def grown(
             far = np.maximum(far, apart[chosen])
             total += apart[chosen]
         yield tuple(int(p) for p in own[inside])
+
+
+def around(
+    hops: NDArray[np.int16], free: Sequence[int], count: int, seeds: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
+    """The ``count`` free chips nearest to each seed, and those nearest to it and one beside it.
+
+    Few sets of so many chips are as close together.
+    """
+    own = np.array(free)
+    for seed in seeds:
+        apart = hops[seed, own].astype(np.int64)
+        beside = own[apart == 1]
+        near = [apart, *([apart + hops[beside[0], own]] if len(beside) else [])]
+        for distance in near:
+            yield tuple(sorted(own[np.argsort(distance, kind="stable")[:count]].tolist()))
+
+
+def runs(axes: Sequence[Axis], free: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
+    """The first ``count`` free chips row by row, along each axis: rows that are rings carry more than a box's."""
+    shape = [axis.side for axis in axes]
+    for turn in range(len(axes)):
+        order = sorted(free, key=lambda chip: np.roll(site_of(chip, shape), turn).tolist())
+        yield tuple(sorted(order[:count]))
 
 
 def in_groups(

@@ -107,7 +107,7 @@ class EverySet:
             )
             for index in dict.fromkeys(chosen + order)
         ][: max(most, len(chosen) if most > 1 else 1)]
-        return blocks if gather is None else _priced(blocks, gather)
+        return blocks if gather is None else priced(blocks, gather)
 
     @staticmethod
     def _farthest(hops: NDArray[np.int16]) -> NDArray[np.int64]:
@@ -182,17 +182,17 @@ def _of_all_pairs(pairs: Array) -> Array:
     return found
 
 
-def _priced(blocks: list[ChipBlock], gather: Callable[[tuple[int, ...]], Leg]) -> list[ChipBlock]:
+def priced(blocks: list[ChipBlock], gather: Callable[[tuple[int, ...]], Leg]) -> list[ChipBlock]:
     """The blocks, those at the front of them with what their all-gather takes instead of a bound on it.
 
     A bound may not put a set before one that gathers sooner.
     """
-    priced: set[tuple[int, ...]] = set()
+    known: set[tuple[int, ...]] = set()
     while True:
-        bare = {one.chips for one in front(blocks)} - priced
+        bare = {one.chips for one in front(blocks)} - known
         if not bare:
             return blocks
-        priced |= bare
+        known |= bare
         blocks = [
             replace(one, gather_s_per_byte=gather(one.chips).s_per_byte)
             if one.chips in bare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import yaml
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout, Role
 from costmodel.layout.plain_layout import plain_layout
+from costmodel.passes.communication import GroupRates
 from costmodel.question.instance import Instance, Scenario, resolve_instance
+from solver.bounds.pricing import Pricer
 from solver.clock import Clock
 from solver.search import SearchResult, search
+from solver.shapes.shapes import ShapeTable
 from tests.solver.tori.enumerator import Enumerator
 from tests.solver.tori.questions import draw
 from topology.builders import torus
@@ -207,3 +211,21 @@ def test_what_larger_slices_leave_out(tmp_path: Path, monkeypatch: pytest.Monkey
         f"{over} of {len(fits)} answers are over 2 % dearer than on the best sets, at most {fits[-1] - 1:.1%}"
     )
     assert fits[len(fits) // 2] == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_set_that_is_quicker_than_the_bound_raises_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a large slice few sets are looked at: replicas may stand on a quicker one than shapes were bounded by."""
+    honest = Pricer.ways_of
+
+    def slow(self: Pricer, shapes: ShapeTable, row: int) -> list[GroupRates]:
+        found = honest(self, shapes, row)
+        return [replace(one, reduce_s_per_byte=one.reduce_s_per_byte * 1.5) for one in found]
+
+    asked = question(tmp_path, "llama-3.1-70b", "tpu-v6e", [2, 4], [], slo={"tpot": 0.02})
+    plain = search(asked, clock=Clock(30))
+    monkeypatch.setattr(Pricer, "ways_of", slow)
+    blind = search(asked, clock=Clock(30))
+    assert blind.certificate.bound_usd_per_m_output_tokens <= cost(blind) * (1 + 1e-9)
+    assert cost(blind) == pytest.approx(cost(plain), rel=0.05)
