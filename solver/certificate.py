@@ -10,7 +10,7 @@ from solver.fleet.asked import links_between
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import NARROWEST, ShapeTable, most_domains, tensor_widths
 from solver.shapes.spans import span_families
-from solver.shapes.stands import neighbours_matter
+from solver.shapes.stands import every_set
 
 #: chips that a replica may take in each domain, by family of spans
 _NUMBERS = {
@@ -146,10 +146,7 @@ def _sets(instance: Instance, classes: Sequence[PoolClass]) -> Iterator[str]:
     )
     if all(domains[p.domain].interchangeable_chips for c in classes for p in c.pools):
         return
-    unlike = [c for c in classes if neighbours_matter(instance.cluster, c.domain)]
-    pools = [(domains[c.domain].fabric, c.pools[0].chips) for c in unlike]
-    place = {placed.id: placed.position for placed in instance.cluster.chips}
-    if pools and all(fabric.every_set_of([place[c] for c in chips]) for fabric, chips in pools):
+    if every_set(instance.cluster, classes):
         yield (
             "where neighbours matter (a torus), replicas in one domain on every set of its chips, over several "
             "on the quickest sets of each"

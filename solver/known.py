@@ -29,6 +29,7 @@ from solver.rules.ttft_target import leaving
 from solver.shapes.pools import PoolClass, pool_classes, whole_usd_per_hour
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
 from solver.shapes.spans import joined_as_priced
+from solver.shapes.stands import every_set
 from solver.threads import side_by_side
 from solver.verify import ROUNDING, better, usd_per_m_output, verify
 
@@ -182,7 +183,9 @@ class Known:
         Not every set of chips is looked at where neighbours matter, and a stage may stand on a quicker one. Elsewhere
         that is a fault, which :meth:`solver.rounds.Search._finish` reports.
         """
-        if self.items.outdone and not self.regular:
+        if self.items.outdone and not (
+            self.regular or every_set(self.instance.cluster, self.classes)
+        ):
             self.items.outdone = False
             self.bound = min(self.bound, self.first_bound_usd() / self.to_usd)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from solver.shapes.pools import Pool
+from solver.shapes.pools import Pool, PoolClass
 from topology import Cluster
 from topology.routing.blocks import ChipBlock, by_speed
 
@@ -22,6 +22,17 @@ _BLOCKS, _TRIED = 32, 5
 def neighbours_matter(cluster: Cluster, domain: int) -> bool:
     """Whether sets of equally many chips of a domain differ by the links between them."""
     return not cluster.domains[domain].fabric.interchangeable_chips
+
+
+def every_set(cluster: Cluster, classes: Sequence[PoolClass]) -> bool:
+    """Whether every set of chips is looked at wherever neighbours matter, and they do somewhere."""
+    pools = [c.pools[0] for c in classes if neighbours_matter(cluster, c.domain)]
+    return bool(pools) and all(
+        cluster.domains[pool.domain].fabric.every_set_of(
+            [cluster.chip(chip).position for chip in pool.chips]
+        )
+        for pool in pools
+    )
 
 
 def apart(cluster: Cluster, pools: Sequence[Pool]) -> bool:
