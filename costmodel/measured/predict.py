@@ -218,7 +218,8 @@ def tpot_s(runs: Sequence[Run], table: RunTable, seconds: Array) -> Array:
 class PrefillLoad:
     """What TTFT is made of, per run: one's own prefill, everybody's who shares the worker, a decode pass.
 
-    ``ahead``: prefill passes that everybody's prompts take. ``busy``: share of the time in which a worker prefills.
+    ``ahead``: layers of the prefill passes that everybody's prompts take: the host starts one after the other. ``busy``: share
+    of the time in which a worker prefills.
     ``others``, ``beside``: share of a worker's users that are not oneself, where prompts are prefilled and where they are
     decoded: who is alone waits for nobody. ``waiting_s``: for a place among the sequences that decode together, or in a full
     prefill pool (Little's law). ``held_s``: by the engine's settings.
@@ -243,17 +244,17 @@ class PrefillLoad:
         return self.mean_s(
             *np.array(
                 [
-                    (c.base_s, c.prefill_factor, c.queue_share, c.decode_passes, c.prefill_pass_s)
+                    (c.base_s, c.prefill_factor, c.queue_share, c.decode_passes, c.prefill_layer_s)
                     for c in constants
                 ]
             ).T
         )
 
     def mean_s(
-        self, base: Array, factor: Array, share: Array, passes: Array, each_pass: Array
+        self, base: Array, factor: Array, share: Array, passes: Array, each_layer: Array
     ) -> Array:
         """The same from the constants as arrays ``[runs]``."""
-        queue = share * self.others * (self.users_s + self.ahead * each_pass)
+        queue = share * self.others * (self.users_s + self.ahead * each_layer)
         own = (1.0 + (factor - 1.0) * self.busy * self.others) * self.own_s
         alone = base + own + passes * self.beside * self.pass_s + self.held_s
         return np.asarray(alone + np.maximum(queue, self.waiting_s))
@@ -285,7 +286,8 @@ def prefill_load(
     shares = wave_shares(runs, table.batches)
     waiting = waiting + np.where(waves, shares * table.batches * own / table.prompts, 0.0)
     held = token_s * np.array([held_passes(run) for run in runs])
-    ahead = passes_ahead(runs, table.prompts)
+    layers = np.array([float(run.instance.operations.num_layers) for run in runs])
+    ahead = layers * passes_ahead(runs, table.prompts)
     busy = np.minimum(1.0, rate * each_s)
     others, beside = (1.0 - 1.0 / np.maximum(1.0, users / some) for some in (servers, decoding))
     pass_s = seconds[table.decode]

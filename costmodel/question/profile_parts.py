@@ -22,9 +22,9 @@ class FirstToken(BaseModel):
     """How an engine's mean TTFT follows from prefill times under load.
 
     *Formula:* ``base_s + (1 + (prefill_factor - 1) * busy * others) * prefill + queue_share * others * (users *
-    prefill_per_prompt + passes * prefill_pass_s) + decode_passes * others * decode_pass``: what every request pays (front end,
+    prefill_per_prompt + passes * layers * prefill_layer_s) + decode_passes * others * decode_pass``: what every request pays (front end,
     scheduling); its own prefill, longer the more of the time (``busy``) its worker prefills for others; a share of everybody
-    else's with what the host adds to each of their passes; and the decode passes that it waits for. ``others`` is (users - 1) /
+    else's with what the host adds to each layer of their passes; and the decode passes that it waits for. ``others`` is (users - 1) /
     users of a worker: who is alone waits for nobody.
     """
 
@@ -34,7 +34,7 @@ class FirstToken(BaseModel):
     prefill_factor: Annotated[float, Field(ge=1)] = 1.0
     queue_share: Annotated[float, Field(ge=0)] = 0.0
     decode_passes: Annotated[float, Field(ge=0)] = 0.0
-    prefill_pass_s: Seconds = 0.0
+    prefill_layer_s: Seconds = 0.0
 
 
 class HostTime(BaseModel):

@@ -90,15 +90,17 @@ def test_prompts_share_passes_as_far_as_tokens_go(run):
 
 
 def test_a_prompt_waits_for_what_the_host_adds_to_the_passes_of_others(run):
-    """Half of the 63 passes of others with one prompt each, a tenth of a second longer."""
+    """Half of the 63 passes of others with one prompt each, every layer a millisecond longer."""
     tokens = run.row.input_tokens
     one = changed(run, Settings(chunk_tokens=tokens), concurrency=64.0)
     pricing = profile_pricing([one], load_profile("calibrated"))
     bare, host = (
-        predict([one], pricing, {"drawn": FirstToken(queue_share=0.5, prefill_pass_s=seconds)})
-        for seconds in (0.0, 0.1)
+        predict([one], pricing, {"drawn": FirstToken(queue_share=0.5, prefill_layer_s=seconds)})
+        for seconds in (0.0, 0.001)
     )
-    assert host.ttft_s[0] - bare.ttft_s[0] == pytest.approx(0.5 * 63 * 0.1, rel=1e-6)
+    assert host.ttft_s[0] - bare.ttft_s[0] == pytest.approx(
+        0.5 * 63 * one.instance.operations.num_layers * 0.001, rel=1e-6
+    )
 
 
 def test_recipes_say_what_holds_prompts_back(rows):
@@ -162,7 +164,7 @@ def test_who_is_alone_waits_for_nobody(run):
     """A single user had been given a share of the others' prompts, and of a decode pass."""
     alone = FirstToken(base_s=0.02)
     crowd = FirstToken(
-        base_s=0.02, prefill_factor=2.0, queue_share=0.1, decode_passes=1.0, prefill_pass_s=0.05
+        base_s=0.02, prefill_factor=2.0, queue_share=0.1, decode_passes=1.0, prefill_layer_s=0.001
     )
     runs = [changed(run, concurrency=users) for users in (1.0, 2.0, 4.0)]
     pricing = profile_pricing(runs, load_profile("calibrated"))

@@ -28,7 +28,7 @@ _ROBUST_AT = 0.3
 _RIDGE = 5.0
 #: weight of the error of a whole request beside that of its first token
 _WHOLE = 1.0
-_START = np.log([0.05, 0.2, 0.1, 0.5, 0.05])
+_START = np.log([0.05, 0.2, 0.1, 0.5, 0.001])
 _LOW, _HIGH = np.log(1e-6), np.log(20.0)
 
 
@@ -84,6 +84,6 @@ def fit_first_token(
                 prefill_factor=rounded(1.0 + more),
                 queue_share=share,
                 decode_passes=several,
-                prefill_pass_s=beside,
+                prefill_layer_s=beside,
             )
     return result

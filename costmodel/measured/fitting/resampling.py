@@ -183,7 +183,7 @@ def slowed(profile: Profile, factor: float) -> Profile:
                 name: one.model_copy(
                     update={
                         "base_s": one.base_s * factor,
-                        "prefill_pass_s": one.prefill_pass_s * factor,
+                        "prefill_layer_s": one.prefill_layer_s * factor,
                     }
                 )
                 for name, one in profile.first_token.items()

@@ -21,8 +21,12 @@ _FAR = 8.0
 def logarithms(one: FirstToken) -> Array:
     """The five unknowns of constants."""
     plain = (
-        one.base_s, one.prefill_factor - 1.0, one.queue_share, one.decode_passes, one.prefill_pass_s,
-    )  # fmt: skip
+        one.base_s,
+        one.prefill_factor - 1.0,
+        one.queue_share,
+        one.decode_passes,
+        one.prefill_layer_s,
+    )
     return np.log(np.maximum(plain, _LEAST))
 
 
@@ -35,7 +39,7 @@ def constants(unknowns: Array) -> FirstToken:
         prefill_factor=rounded(1.0 + more),
         queue_share=share,
         decode_passes=passes,
-        prefill_pass_s=beside,
+        prefill_layer_s=beside,
     )
 
 
