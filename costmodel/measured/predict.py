@@ -218,8 +218,7 @@ def tpot_s(runs: Sequence[Run], table: RunTable, seconds: Array) -> Array:
 class PrefillLoad:
     """What TTFT is made of, per run: one's own prefill, everybody's who shares the worker, a decode pass.
 
-    ``ahead``: layers of the prefill passes that everybody's prompts take: the host starts one after the other. ``busy``: share
-    of the time in which a worker prefills.
+    ``ahead``: layers of the prefill passes that everybody's prompts take. ``busy``: share of the time in which a worker prefills.
     ``others``, ``beside``: share of a worker's users that are not oneself, where prompts are prefilled and where they are
     decoded: who is alone waits for nobody. ``waiting_s``: for a place among the sequences that decode together, or in a full
     prefill pool (Little's law). ``held_s``: by the engine's settings.

@@ -79,9 +79,9 @@ def _close(candidates: Sequence[Fleet], stock: Stock, run: Effort, floor: float)
 
 
 def _by_patterns(stock: Stock, run: Effort, floor: float) -> list[Fleet]:
-    """The best fleet of pools filled alike, if one is found.
+    """The best fleet whose pools are each filled by one of few patterns, if one is found.
 
-    Fillings that the relaxation met, in like numbers, often are as good as the bound.
+    Fillings that the relaxation met, so many pools of each, often are as good as the bound.
     """
     classes, links = stock.classes, stock.question.links if stock.linked else None
     flat = [item for item in stock.items if not item.span]

@@ -124,7 +124,7 @@ class Items:
             for members in np.split(alive[order], cuts):
                 self._groups[tuple(int(v) for v in keys[:, members[0]])] = members
 
-    def tighten(self, shape: int, upper: float, served: float = 0.0) -> None:
+    def tighten(self, shape: int, upper: float, served: float) -> None:
         """Lower a shape's upper bound, not below what it was found to serve."""
         self.outdone |= served > self.upper[shape] * (1 + ROUNDING)
         self.upper[shape] = max(served, min(self.upper[shape], upper))

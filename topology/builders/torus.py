@@ -242,8 +242,9 @@ class Torus(TorusPatterns):
                 chosen |= dict.fromkeys(sets(self.hops, free, count, free[::step]))
         odd = [chips for chips in chosen if self._box(chips) is None]
         odd.sort(key=self._spread_out)
-        chosen |= dict.fromkeys(runs(self.axes, free, count))
-        dropped = set(odd[_PRICED:])
+        rows = dict.fromkeys(runs(self.axes, free, count))  # looked at however far apart they are
+        dropped = set(odd[_PRICED:]) - rows.keys()
+        chosen |= rows
         found = [self._block(chips) for chips in chosen if chips not in dropped]
         if not found:
             return [ChipBlock(free[:count])]

@@ -1,5 +1,5 @@
 """The constants of the first token as unknowns: logarithms of what every request pays, of its own prefill's
-excess, of the others' share, of decode passes and of what a pass of others takes beside its tokens, for each engine and way in which requests come to prefill.
+excess, of the others' share, of decode passes and of what the host adds to each layer of others' passes, for each engine and way in which requests come to prefill.
 """
 
 from __future__ import annotations

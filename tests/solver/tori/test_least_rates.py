@@ -67,8 +67,8 @@ def test_no_set_gathers_or_reduces_sooner_than_the_bound(
 def test_stages_on_a_large_slice_stand_no_quicker_than_the_bound(
     tp: int, ranks: int, pp: int
 ) -> None:
-    """ "The bound is above the cost of a feasible layout" before: of 256 chips only rows of eight were looked at, and
-    stages stood on two rows of four."""
+    """Exit 4 before, as a bound was above a cost: of 256 chips only rows of eight were looked at, and stages stood on
+    two rows of four."""
     asked = {"model": "mixtral-8x7b", "cluster": "tpu-v6e", "workload": "chat"}
     instance = resolve_instance(Scenario.model_validate(asked))
     classes = pool_classes(instance.cluster)
