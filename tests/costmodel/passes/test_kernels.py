@@ -28,6 +28,24 @@ def test_page_says_what_was_measured() -> None:
     assert text.split(page.BEGIN)[1].split(page.END)[0].strip() == page.tables().strip()
 
 
+def test_page_says_how_late_first_tokens_of_lone_prompts_are() -> None:
+    rows = [row.strip("| ").split(" | ") for row in page.engine_runs().splitlines()]
+    ratios = {
+        (row[0], int(row[1].split()[-2].replace(",", ""))): row[-1]
+        for row in rows
+        if row[1:] and row[1].startswith("first token of one prompt")
+    }
+    long = sorted(ratio for (_, tokens), ratio in ratios.items() if tokens >= 8192)
+    short = sorted(
+        ratio
+        for (model, tokens), ratio in ratios.items()
+        if tokens <= 1024 and model == "llama-3.1-8b"
+    )
+    text = " ".join(page.PAGE.read_text(encoding="utf-8").split())
+    assert f"prompts from 8,192 tokens on take {long[0]} to {long[-1]}." in text
+    assert f"up to 1,024 tokens in {short[0]} to {short[-1]} of what is predicted" in text
+
+
 def test_layers_take_what_is_priced_with_what_lies_between_kernels() -> None:
     """Cut experts of long prompts were priced at 60 % of what they take."""
     measured = [
