@@ -186,10 +186,11 @@ class Fleets:
         return np.asarray(scale)
 
     def _measure(self, fleet: Fleet) -> bool:
-        """Measure the prefill shapes of a fleet; whether any was new."""
+        """Measure the prefill shapes of a fleet; whether any was new. Those that serve nothing where they stand have no replica."""
         new: dict[int, tuple[Item, tuple[Pool, ...]]] = {}
+        placed = self.search.placed
         for item, pools in fleet.stands:
-            if item.role == _PREFILL and item.shape in self.search.placed.realised:
+            if item.role == _PREFILL and item.shape in placed.realised and placed.of(item).stages:
                 new.setdefault(item.shape, (item, pools))
         for row in list(new):
             if row in self.share:

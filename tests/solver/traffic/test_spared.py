@@ -24,6 +24,8 @@ from costmodel.replay.targets import Targets
 from solver.clock import Clock
 from solver.fleet.asked import Fleet
 from solver.fleet.items import Item
+from solver.place.realise import Realised, Realiser
+from solver.place.standing import Slice
 from solver.rounds import Search
 from solver.search import search
 from solver.shapes.pools import pool_classes
@@ -116,6 +118,30 @@ def test_what_a_fleet_costs_at_least_is_no_more_than_it_costs(spare: bool) -> No
         assert fleet is not None
         assert floor <= again + 1e-9
         assert 0.6 * fleet.usd_per_hour <= again <= fleet.usd_per_hour * (1 + 1e-9)
+
+
+def test_prefill_shapes_that_serve_nothing_once_placed_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their bounds met the targets, no placement does: there is no replica whose prompts could be measured."""
+    scenario, wanted = asked(60.0, "hgx-h100")
+    plain = Search(questions(scenario, wanted).spread, Clock(), 0.05, 0, None)
+    fewest, needs = Fleets(plain, wanted.steady, TARGETS, 0), dict.fromkeys(ROLES, 1.0)
+    first = fewest._solve(plain.hoped_rates(), needs)
+    assert first is not None
+    late = {item.shape for item, _ in first.stands if ROLES[item.role] == "prefill"}
+    assert late
+    realise = Realiser.realise
+
+    def nothing(self: Realiser, row: int, most: int, slices: Sequence[Slice] | None = None) -> Realised:  # fmt: skip
+        found = realise(self, row, most, slices)
+        none = replace(found, sequences=(), stages=(), requests_per_s=0.0, upper_requests_per_s=0.0)
+        return none if row in late else found
+
+    monkeypatch.setattr(Realiser, "realise", nothing)
+    found = fewest.least(needs)
+    assert found is not None
+    assert not found.shapes & late
 
 
 def fleet_on(cluster: str, roles: Sequence[int], chips: int) -> tuple[Fleet, Asked, Scenario]:
