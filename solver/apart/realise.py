@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.apart.kinds import half_kinds
 from costmodel.layout.layout import ExpertMap, Layout, spread
 from costmodel.question.instance import Instance
 from costmodel.replica.held import price_placed
@@ -14,9 +15,10 @@ from costmodel.tolerance import exceeds
 from solver.apart.block import group_chips
 from solver.apart.build import build_apart
 from solver.apart.pricer import ApartPricer
-from solver.apart.small import SmallLayers, small_layers
+from solver.apart.small import SmallLayers, Tacts, joined, small_layers
 from solver.clock import Clock
-from solver.place.attempt import FoundReplica
+from solver.experts.level import levelled
+from solver.place.attempt import FoundReplica, LeastTouched, served
 from solver.place.batch_search import Batches
 from solver.place.realise import Realised, Realiser
 from solver.place.standing import Slice
@@ -32,8 +34,10 @@ class ApartAttempt:
         chips: tuple[list[str], list[str]],
         experts: NDArray[np.int64],
         clock: Clock,
+        seed: int,
     ):
         self.instance, self.shape, self.chips, self.clock = instance, shape, chips, clock
+        self.experts, self.seed = experts, seed
         self.ranks = shape["attention_dp"]
         self.expert_slots = tuple(spread(shape["slots"], len(chips[1])))
         #: experts' slots are not on attention's chips
@@ -44,6 +48,30 @@ class ApartAttempt:
             layer: tuple(row) for layer, row in zip(layers, experts.tolist(), strict=False)
         }
         self.small: SmallLayers | None = small_layers(instance, self.expert_slots)
+
+    def levelled(self, sequences: tuple[int, ...], fewest: LeastTouched) -> ApartAttempt | None:
+        """The attempt with experts dealt anew for this batch; ``None`` where that changes nothing."""
+        moe, slots = self.instance.operations.moe, self.expert_slots
+        if moe is None or self.small is not None or len(slots) == 1:
+            return None
+        replica = build_apart(self.instance, self.shape, sequences, slots, self.chips, "map")
+        tacts = Tacts(self.instance, replica, joined(self.instance, replica))
+
+        def seconds(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+            found = np.zeros(len(rows))
+            for half in half_kinds(self.instance.operations):
+                if half.experts is not None:
+                    own, loads = list(half.experts.moe_rows), self.instance.kind_loads(half.experts)
+                    found[own] = tacts.of(half, loads, rows[own], slots)
+            return found
+
+        rows = levelled(
+            self.instance.expert_loads, moe.top_k, tacts.routed, self.experts, slots,
+            fewest(len(slots), sum(slots), tacts.routed), seconds, self.seed,
+        )  # fmt: skip
+        if (rows == self.experts).all():
+            return None
+        return ApartAttempt(self.instance, self.shape, self.chips, rows, self.clock, self.seed)
 
     def try_batch(self, sequences: tuple[int, ...]) -> FoundReplica | None:
         """The replica with so many sequences on each rank, its price and expert maps, if every rule holds."""
@@ -83,9 +111,10 @@ class ApartRealiser(Realiser):
         shape["experts"] = len(chips[1])
         slots = tuple(spread(shape["slots"], len(chips[1])))
         experts, layer_bounds = self.placements.of(slots, free=True)
-        attempt = ApartAttempt(self.instance, shape, chips, experts, self.clock)
+        attempt = ApartAttempt(self.instance, shape, chips, experts, self.clock, self.seed)
         upper = self.pricer.tightened(self.shapes, row, layer_bounds, most_per_rank)
         found = Batches(attempt).best(most_per_rank)
+        found = self._levelled_apart(attempt, found, most_per_rank)
         stages = ((0, self.instance.operations.num_layers - 1),)
         if found is None:
             none = 0.0 if attempt.small is not None and not self.clock.over else upper
@@ -100,3 +129,13 @@ class ApartRealiser(Realiser):
             sent=tuple(price.egress_bytes_per_s.values()),
             sent_far=tuple(price.far_bytes_per_s.values()),
         )  # fmt: skip
+
+    def _levelled_apart(
+        self, attempt: ApartAttempt, found: FoundReplica | None, most_per_rank: int
+    ) -> FoundReplica | None:
+        """What was found, or more with experts dealt anew for its batch."""
+        assert self.pricer.of_shapes is not None
+        lying = (1,) * attempt.ranks if found is None else tuple(found[0].rank_sequences())
+        other = attempt.levelled(lying, self.pricer.of_shapes.touched_by_layer)
+        more = None if other is None else Batches(other).best(most_per_rank)
+        return max((one for one in (found, more) if one is not None), key=served, default=None)

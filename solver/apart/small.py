@@ -1,14 +1,15 @@
-"""Experts of small mixtures on chips of their own: every placement of a layer is tried."""
+"""Layers whose experts lie on chips of their own: how long they take, and of small ones every placement."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations, product
 from math import comb, prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.apart.kinds import half_kinds
+from costmodel.apart.kinds import HalfKind, half_kinds
 from costmodel.apart.price import apart_schedule, sides_of
 from costmodel.apart.times import apart_times
 from costmodel.experts.moe_load import expert_shares
@@ -17,8 +18,45 @@ from costmodel.passes.tokens import ExpertShares
 from costmodel.question.instance import Instance
 from topology.collectives.between import Between, between
 
+Array = NDArray[np.float64]
 #: placements of a layer up to which every one is tried
 _MOST = 3000
+
+
+class Tacts:
+    """How long layers of a replica of two groups take at its batch, by where their experts lie.
+
+    ``routed``: tokens of a microbatch over all ranks; ``there``: how the groups are joined.
+    """
+
+    def __init__(self, instance: Instance, replica: Replica, there: Between):
+        assert replica.apart is not None
+        self.instance, self.microbatches = instance, replica.apart.microbatches
+        plan = apart_schedule(instance, replica)
+        assert plan.decode is not None
+        self.tokens = plan.decode
+        self.sides = sides_of(instance, replica, there)
+        self.routed = float(self.tokens.rows) * replica.shape.attention_dp * float(self.tokens.fill)
+
+    def of(
+        self, half: HalfKind, loads: Array, rows: NDArray[np.int64], slots: Sequence[int]
+    ) -> Array:
+        """Seconds ``[layers]`` of layers of one kind with ``loads [layers, experts]``, ``rows [layers, slots]``."""
+        moe = self.instance.operations.moe
+        assert moe is not None
+        own = expert_shares(loads, rows, slots, moe.top_k, self.routed)
+        shares = ExpertShares(own.load[None], own.touched[None])
+        timed = apart_times(self.sides, [half], self.tokens, [shares]).kinds[0]
+        return np.asarray(timed.tacts(self.sides.microbatches)[0])
+
+
+def joined(instance: Instance, replica: Replica) -> Between:
+    """How the two groups of a replica are joined."""
+    assert instance.operations.moe is not None
+    assert replica.apart is not None
+    return between(
+        instance.cluster, replica.kv_chips, replica.apart.experts.chips, instance.operations.moe.top_k
+    )  # fmt: skip
 
 
 class SmallLayers:
@@ -30,28 +68,18 @@ class SmallLayers:
 
     def best(self, replica: Replica) -> ExpertMap:
         """The quickest placement of every MoE layer for this replica's batch."""
-        instance, moe = self.instance, self.instance.operations.moe
-        assert moe is not None
-        assert replica.apart is not None
-        plan = apart_schedule(instance, replica)
-        assert plan.decode is not None
-        tokens, experts = plan.decode, replica.apart.experts
         if self._there is None:
-            self._there = between(instance.cluster, replica.kv_chips, experts.chips, moe.top_k)
-        sides = sides_of(instance, replica, self._there)
-        routed = float(tokens.rows) * replica.shape.attention_dp * float(tokens.fill)
+            self._there = joined(self.instance, replica)
+        tacts = Tacts(self.instance, replica, self._there)
         found: ExpertMap = {}
-        for kind in half_kinds(instance.operations):
-            if kind.experts is None:
+        for half in half_kinds(self.instance.operations):
+            if half.experts is None:
                 continue
-            loads = instance.kind_loads(kind.experts)
-            for layer, load in zip(kind.experts.layers, loads, strict=True):
+            loads = self.instance.kind_loads(half.experts)
+            for layer, load in zip(half.experts.layers, loads, strict=True):
                 every = np.broadcast_to(load, (len(self.rows), len(load)))
-                own = expert_shares(every, self.rows, self.slots, moe.top_k, routed)
-                shares = ExpertShares(own.load[None], own.touched[None])
-                timed = apart_times(sides, [kind], tokens, [shares]).kinds[0]
-                tact = timed.tacts(sides.microbatches)[0]
-                found[layer] = tuple(self.rows[int(np.argmin(tact))].tolist())
+                took_s = tacts.of(half, every, self.rows, self.slots)
+                found[layer] = tuple(self.rows[int(np.argmin(took_s))].tolist())
         return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,11 +11,12 @@ from costmodel.layout.layout import ExpertMap, Layout, Replica, spread
 from costmodel.passes.tokens import runs_in_halves
 from costmodel.question.instance import Instance
 from costmodel.replica.held import all_new, price_placed, returning
-from costmodel.replica.replica import ReplicaPrice
+from costmodel.replica.replica import ReplicaPrice, replica_schedule
 from costmodel.rules.kv_tiers import broken
 from costmodel.tolerance import exceeds
 from solver.bounds.experts.expert_bounds import small_enough
 from solver.clock import Clock
+from solver.experts.level import levelled
 from solver.kv_plan import for_role, keeps_idle, plan_of
 from solver.place.build import Stages, build_replica
 from solver.place.held_kv import kept
@@ -27,6 +30,8 @@ from solver.shapes.shapes import ROLES
 Array = NDArray[np.float64]
 #: a replica, its price, and its expert map by layer
 FoundReplica = tuple[Replica, ReplicaPrice, ExpertMap]
+#: experts that the fullest of so many chips with so many slots reads at least ``[moe layers]``, of so many tokens
+LeastTouched = Callable[[int, int, float], Array]
 
 
 def served(found: FoundReplica) -> float:
@@ -47,6 +52,7 @@ class Attempt:
         seed: int,
     ):
         self.whole = stands.instance
+        self.stands = stands
         self.clock, self.seed = clock, seed
         self.shape = shape = stands.shape
         role = ROLES[shape["role"]]
@@ -88,6 +94,39 @@ class Attempt:
         return layer_times(
             self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, slots, maps
         )[0]
+
+    def levelled(self, per_rank: int, fewest: LeastTouched) -> Attempt | None:
+        """The attempt with experts dealt anew for this batch; ``None`` where that changes nothing, or nothing may change.
+
+        What is read of experts counts beside the load of the busiest chip, see :mod:`solver.experts.level`.
+        """
+        moe = self.instance.operations.moe
+        if moe is None or self.exact or not any(self.slots) or len(self.slots) == 1:
+            return None
+        if not engine_places(self.whole, self.ranks):
+            return None
+        stages: Stages = ((0, self.instance.operations.num_layers - 1),) * self.shape["pp"]
+        draft = self._replica((max(per_rank, 1),) * self.ranks, stages)
+        decode = replica_schedule(self.instance, draft).decode
+        if decode is None:  # prompts reach every expert
+            return None
+        routed = float(decode.rows * self.ranks * decode.fill)
+        layers = list(self.instance.operations.moe_layers)
+
+        def seconds(rows: NDArray[np.int64]) -> Array:
+            found, _ = layer_times(
+                self.instance, draft, self.pool_class.chip, self.efficiency, self.rates, self.slots,
+                self._maps(rows),
+            )  # fmt: skip
+            return found[layers]
+
+        rows = levelled(
+            self.instance.expert_loads, moe.top_k, routed, self.experts, self.slots,
+            fewest(len(self.slots), sum(self.slots), routed), seconds, self.seed,
+        )  # fmt: skip
+        if (rows == self.experts).all():
+            return None
+        return Attempt(self.stands, self.slots, rows, self.transfer_s, self.clock, self.seed)
 
     def rate_at(self, per_rank: int) -> float:
         """Requests per second at a batch with layers in even stages, whatever the targets and HBM."""

@@ -7,7 +7,7 @@ with what the placement proved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -18,7 +18,7 @@ from costmodel.layout.layout import ExpertMap, spread
 from costmodel.question.instance import Instance
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
-from solver.place.attempt import Attempt, FoundReplica
+from solver.place.attempt import Attempt, FoundReplica, served
 from solver.place.batch_search import BatchSearch
 from solver.place.build import hand_over_s
 from solver.place.placements import Placements, engine_places
@@ -28,6 +28,8 @@ from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.stands import neighbours_matter
 
 Array = NDArray[np.float64]
+#: experts are not dealt anew for a replica so near what no placement of its shape exceeds
+_NEAR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,8 @@ class Realiser:
         upper_at = partial(self.pricer.tightened, self.shapes, row, layer_bounds)
         upper = upper_at(most_per_rank)
         found, reach = batches.best_cut(found, upper_at)
+        if found is None or served(found) < upper * (1 - _NEAR):
+            found, attempt = self._levelled(attempt, found, most_per_rank, upper_at)
         if far_s <= near_s or self.instance.slo.ttft is None:
             upper = min(upper, reach)
         if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
@@ -177,6 +181,26 @@ class Realiser:
         if found is None:
             return Realised(shape, (), 0.0, 0.0 if attempt.proven else upper, (), slots, {})
         return self._realised(attempt, found, upper)
+
+    def _levelled(
+        self,
+        attempt: Attempt,
+        found: FoundReplica | None,
+        most_per_rank: int,
+        upper_at: Callable[[int], float],
+    ) -> tuple[FoundReplica | None, Attempt]:
+        """What was found, or more with experts dealt anew for its batch; and the attempt that found it."""
+        if self.pricer.of_shapes is None:
+            return found, attempt
+        per_rank = 1 if found is None else max(found[0].rank_sequences())
+        other = attempt.levelled(per_rank, self.pricer.of_shapes.touched_by_layer)
+        if other is None:
+            return found, attempt
+        batches = BatchSearch(other)
+        more, _ = batches.best_cut(batches.best(most_per_rank), upper_at)
+        if more is None or (found is not None and served(more) <= served(found)):
+            return found, attempt
+        return more, other
 
     def _realised(self, attempt: Attempt, found: FoundReplica, upper: float) -> Realised:
         """A shape at what an attempt found, given a bound on every placement of it."""
