@@ -60,7 +60,7 @@ class Block(Passes):
         """Largest batch, best rate, and what a single sequence would need."""
         one = np.ones(len(self.tp))
         self.spread = Spread(self.room, self.ranks, self._most_per_rank())
-        alone, meets = self.service(self.spread.batch(one))
+        alone, meets = self.service(self.spread.batch(one), exact_stages=self.exact_stages)
         short = self.room.short_bytes(one, one)
         good = meets & (short <= 0)
         strain = self._strain(alone, short)

@@ -169,7 +169,7 @@ class Attempt:
         elif self.shape["pp"] > 1:
             cut = cut_replica(
                 self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
-                self.slots, maps, clock=self.clock, seed=self.seed,
+                self.slots, maps,
             )  # fmt: skip
             if cut is None:
                 return None

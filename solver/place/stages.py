@@ -1,13 +1,12 @@
-r"""Layers onto stages (CP-SAT): consecutive layers, the longest stage as short as HBM allows.
+r"""Layers onto stages: consecutive layers, the longest stage as short as HBM allows.
 
 With ``cut_0 = 0 < cut_1 < ... < cut_P = L``, prefix times ``t`` and prefix bytes ``w``::
 
-    minimise  M
-    M >= t[cut_{s+1}] - t[cut_s] + edge_time_s          every stage s
+    minimise  max_s  t[cut_{s+1}] - t[cut_s] + edge_time_s
     w[cut_{s+1}] - w[cut_s] + edge_bytes_s <= room        every stage s
 
-Layers differ (dense and MoE, windowed and global attention); the first stage also holds the
-embedding, the last the head.
+solved exactly by dynamic programming over the layers before each cut. Layers differ (dense and MoE, windowed and global
+attention); the first stage also holds the embedding, the last the head.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.sat.python import cp_model
 
 from costmodel.experts.moe_load import cut_shares, expert_shares, touch_probability
 from costmodel.layout.layout import ExpertMap, Replica
@@ -30,8 +28,6 @@ from costmodel.passes.tokens import ExpertShares, Tokens, held_evenly
 from costmodel.question.instance import Instance
 from costmodel.question.profile import Efficiency
 from costmodel.replica.replica import replica_schedule
-from solver.clock import Clock
-from solver.scaling import MEMORY_UNIT_BYTES, TIME_UNIT_S, down, up
 from topology import Chip
 
 Array = NDArray[np.float64]
@@ -43,48 +39,33 @@ def cut_stages(
     edge_s: Sequence[float],
     edge_bytes: Sequence[float],
     room_bytes: float,
-    stages: int,
-    *,
-    clock: Clock,
-    limit_s: float,
-    seed: int,
 ) -> list[tuple[int, int]] | None:
     """First and last layer of every stage, or ``None`` if no cut fits.
 
     ``layer_s layer_bytes [layers]``, ``edge_s edge_bytes [stages]``: what a stage has beside its
-    layers. ``room_bytes``: HBM of a chip that layers and edges may use.
+    layers. ``room_bytes``: HBM of a chip that layers and edges may use. Of cuts with an equal longest stage that with
+    least in the last one.
     """
-    num_layers = len(layer_s)
-    if stages > num_layers:
+    places = len(layer_s) + 1
+    begins, ends = np.ogrid[:places, :places]
+    times, sizes = (np.concatenate([[0.0], np.cumsum(own)]) for own in (layer_s, layer_bytes))
+    took_s, held = times[None, :] - times[:, None], sizes[None, :] - sizes[:, None]
+    longest = np.full(places, np.inf)
+    longest[0] = 0.0
+    chosen: list[NDArray[np.intp]] = []
+    for beside_s, beside in zip(edge_s, edge_bytes, strict=True):
+        fits = (ends > begins) & (held + beside <= room_bytes)
+        # a stage that begins late is tried first
+        tried = np.where(fits, np.maximum(longest[:, None], took_s + beside_s), np.inf)[::-1]
+        chosen.append(places - 1 - tried.argmin(axis=0))
+        longest = tried.min(axis=0)
+    if longest[-1] == np.inf:
         return None
-    if stages == 1:
-        fits = layer_bytes.sum() + edge_bytes[0] <= room_bytes
-        return [(0, num_layers - 1)] if fits else None
-    model = cp_model.CpModel()
-    times = [0, *np.cumsum([up(s, TIME_UNIT_S) for s in layer_s]).tolist()]
-    sizes = [0, *np.cumsum([up(b, MEMORY_UNIT_BYTES) for b in layer_bytes]).tolist()]
-    cuts = [model.new_int_var(s, num_layers - (stages - s), f"cut[{s}]") for s in range(stages + 1)]
-    model.add(cuts[0] == 0)
-    model.add(cuts[stages] == num_layers)
-    time_at = [model.new_int_var(0, times[-1], f"time[{s}]") for s in range(stages + 1)]
-    size_at = [model.new_int_var(0, sizes[-1], f"bytes[{s}]") for s in range(stages + 1)]
-    longest = model.new_int_var(0, times[-1] + max(up(s, TIME_UNIT_S) for s in edge_s), "longest")
-    for s in range(stages + 1):
-        model.add_element(cuts[s], times, time_at[s])
-        model.add_element(cuts[s], sizes, size_at[s])
-    for s in range(stages):
-        model.add(cuts[s + 1] >= cuts[s] + 1)
-        model.add(longest >= time_at[s + 1] - time_at[s] + up(edge_s[s], TIME_UNIT_S))
-        model.add(
-            size_at[s + 1] - size_at[s] + up(edge_bytes[s], MEMORY_UNIT_BYTES)
-            <= down(room_bytes, MEMORY_UNIT_BYTES)
-        )
-    model.minimize(longest)
-    solver, status = clock.run(model, seed=seed, limit_s=limit_s)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None
-    ends = [int(solver.value(cut)) for cut in cuts]
-    return [(ends[s], ends[s + 1] - 1) for s in range(stages)]
+    cut, end = [], places - 1
+    for own in reversed(chosen):
+        cut.append((int(own[end]), end - 1))
+        end = int(own[end])
+    return cut[::-1]
 
 
 #: share of a layer that is taken for rounding where layers fill a stage; halvings of what the longest may last
@@ -247,9 +228,6 @@ def cut_replica(
     rates: GroupRates,
     slots: Sequence[int],
     maps: ExpertMap,
-    *,
-    clock: Clock,
-    seed: int,
 ) -> list[tuple[int, int]] | None:
     """Stages of a replica at the batch of ``draft``; layer times and bytes are the evaluator's."""
     operations, shape = instance.operations, draft.shape
@@ -275,6 +253,5 @@ def cut_replica(
     plain = width.active(float(plan.rows()), 0.0)
     room = instance.usable_hbm_bytes(chip)
     return cut_stages(
-        layer_s, layer_bytes, edge_s, edge_bytes, room - efficiency.runtime_bytes - plain,
-        shape.pp, clock=clock, limit_s=2.0, seed=seed,
-    )  # fmt: skip
+        layer_s, layer_bytes, edge_s, edge_bytes, room - efficiency.runtime_bytes - plain
+    )
