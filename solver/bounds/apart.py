@@ -119,8 +119,11 @@ def rate_bound(
 def whole_replicas(items: Sequence[Item], classes: Sequence[PoolClass]) -> Array | None:
     """Requests/s that whole replicas serve at most on 0, 1, 2, ... of all chips, wherever these are; ``None``: too many chips."""
     chips = sum(len(pool_class.pools) * pool_class.size for pool_class in classes)
-    if chips > _WHOLE:
-        return None
+    return None if chips > _WHOLE else _whole_up_to(items, chips)
+
+
+def _whole_up_to(items: Sequence[Item], chips: int) -> Array:
+    """The same on 0, 1, 2, ... up to ``chips``."""
     served = []
     for role in (_PREFILL, _DECODE, _MIXED):
         own = [item for item in items if item.role == role]
@@ -170,15 +173,19 @@ def cost_per_rate_bound(
 
 
 def _of_whole(items: Sequence[Item], classes: Sequence[PoolClass], rate: float | None) -> float:
-    """The same by whole replicas on the cheapest chips; 0 where that tells nothing."""
-    whole = whole_replicas(items, classes)
-    if whole is None:
+    """The same by whole replicas on the cheapest chips; 0 where that tells nothing.
+
+    For a rate that few chips serve it tells even where there are many.
+    """
+    every = [price for one in classes for price in one.prices for _ in one.pools]
+    if rate is None and len(every) > _WHOLE:
         return 0.0
+    chips = min(len(every), _WHOLE)
+    whole = _whole_up_to(items, chips)
     enough = whole > 0 if rate is None else whole >= rate * (1 - RELATIVE)
     if not enough.any():
         return 0.0
-    every = [price for one in classes for price in one.prices for _ in one.pools]
-    usd = np.concatenate([[0.0], np.cumsum(np.sort(every))])
+    usd = np.concatenate([[0.0], np.cumsum(np.sort(every)[:chips])])
     return float((usd[enough] / (whole[enough] if rate is None else rate)).min())
 
 

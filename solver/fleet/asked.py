@@ -158,7 +158,7 @@ class Stock:
 
     ``relaxed`` and ``met`` as :func:`solver.bounds.apart.rate_bound` finds them. ``linked``: flows over links are
     modelled; ``patterned``: all pools are filled by patterns; ``aggregated``: pools of a class are not told apart
-    where they are many.
+    where they are many; ``counted``: none are, so that replicas are counted alone and the model gives a bound, no fleet.
     """
 
     items: Sequence[Item]
@@ -169,3 +169,4 @@ class Stock:
     linked: bool
     patterned: bool = False
     aggregated: bool = False
+    counted: bool = False

@@ -49,10 +49,15 @@ def solve_fleet(
         floor = cost_per_rate_bound(items, classes, links, wanted)
     run = Effort(clock, time_limit_s, seed, accept_gap)
     stock = Stock(items, classes, question, relaxed, met, linked)
+    if wanted is not None and any(not c.few or (linked and len(c.pools) > NAMED) for c in classes):
+        counted = FleetModel(replace(stock, linked=False, counted=True), run)
+        floor = max(floor, counted.least_bound(wanted))
     candidates: list[Fleet] = []
     if linked:
         candidates += _by_patterns(stock, run, floor)
         few = all(len(c.pools) <= NAMED for c in classes)
+        if not few and wanted is not None:
+            candidates += _on_few_pools(stock, run, candidates, floor)
         if not few or _close(candidates, stock, run, floor):
             return _answer(items, classes, question, candidates, floor, run)
     # spans make the model much harder: the best fleet without them is found first, so that there is one
@@ -69,7 +74,35 @@ def solve_fleet(
     if several and not linked and not _close(candidates, stock, run, floor):
         # of many items on several pools the model may find only poor fleets
         candidates += _by_patterns(stock, run, floor)
+        if wanted is not None:
+            candidates += _on_few_pools(stock, run, candidates, floor)
     return _answer(items, classes, question, candidates, floor, run)
+
+
+def _on_few_pools(stock: Stock, run: Effort, known: Sequence[Fleet], floor: float) -> list[Fleet]:
+    """The best fleet for the rate asked for on so many pools as a known one fills, each told apart.
+
+    Fillings of all pools alike are poor fleets where few replicas are enough.
+    """
+    chips = [sum(item.chips for item, _ in fleet.stands) for fleet in known if fleet.stands]
+    if not chips or _close(known, stock, run, floor):
+        return []
+    some = [
+        replace(own, pools=own.pools[: 1 + -(-min(chips) // own.size)]) for own in stock.classes
+    ]
+    if any(len(own.pools) > NAMED for own in some) or some == [*stock.classes]:
+        return []
+    room = {own.index: len(own.pools) for own in some}
+    fitting = [
+        item
+        for item in stock.items
+        if all(item.slices_in(index).total() <= pools for index, pools in room.items())
+    ]
+    found = solve_fleet(
+        fitting, some, stock.question, clock=run.clock, time_limit_s=run.limit_s / 2,
+        seed=run.seed, accept_gap=run.accept_gap,
+    ).fleet  # fmt: skip
+    return [found] if found is not None else []
 
 
 def _close(candidates: Sequence[Fleet], stock: Stock, run: Effort, floor: float) -> bool:

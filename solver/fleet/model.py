@@ -22,6 +22,9 @@ from solver.rules import rules
 from solver.scaling import up
 from topology.errors import VerificationError
 
+#: part of a model's time for a bound alone
+_FOR_A_BOUND = 0.25
+
 
 class _Infeasible(Exception):
     """CP-SAT proved that no fleet of the items satisfies the question."""
@@ -122,6 +125,15 @@ class FleetModel:
             return None, float("inf")
         found = None if bound is None else bound * self.fleet.usd_unit / rate
         return self.reader.fleet(solver), found
+
+    def least_bound(self, rate: float) -> float:
+        """Least cost per request per second asked for, by the bound alone; 0: nothing proven, ``inf``: no fleet serves it."""
+        self.model.minimize(self.fleet.cost)
+        try:
+            _, bound = self._solve(_FOR_A_BOUND)
+        except _Infeasible:
+            return float("inf")
+        return 0.0 if bound is None else bound * self.fleet.usd_unit / rate
 
     def least_ratio(self, floor: float) -> tuple[Fleet | None, float]:
         """Least dollars per hour and request per second, and a bound on it."""

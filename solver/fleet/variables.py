@@ -99,7 +99,7 @@ class FleetVariables:
         for pool_class in classes:
             few = pool_class.few and (not linked or len(pool_class.pools) <= NAMED)
             few = few and not stock.patterned
-            if stock.aggregated and len(pool_class.pools) > TABLED and few:
+            if stock.counted or (stock.aggregated and len(pool_class.pools) > TABLED and few):
                 self._aggregate(pool_class)
             elif few:
                 self._pool_by_pool(pool_class)
