@@ -73,12 +73,18 @@ class ApartPricer(Pricer):
         return ApartBlock(self.instance, self.classes, self.experts, self.table.take(rows))
 
     def tightened(
-        self, shapes: ShapeTable, row: int, layer_bounds: Array | None, most_per_rank: int
+        self,
+        shapes: ShapeTable,
+        row: int,
+        layer_bounds: Array | None,
+        most_per_rank: int,
+        *,
+        traded: bool = False,
     ) -> float:
-        """A shape's rate bound with the load bounds that its placement proved."""
+        """A shape's rate bound with the load bounds that its placement proved (``traded``: of shapes of one group alone)."""
         own = row - self.first(shapes)
         if own < 0:
-            return super().tightened(shapes, row, layer_bounds, most_per_rank)
+            return super().tightened(shapes, row, layer_bounds, most_per_rank, traded=traded)
         block = self.two_groups(np.array([own]))
         if layer_bounds is not None:
             assert self.experts is not None

@@ -16,10 +16,15 @@ from costmodel.passes.pass_sums import PassTime
 from costmodel.passes.pass_time import pass_time
 from costmodel.passes.tokens import ExpertShares, Tokens, half, runs_in_halves
 from costmodel.replica.serving import PipelineTime
+from solver.bounds.experts.expert_bounds import ExpertBounds
+from solver.bounds.experts.traded import touched_under
 from solver.bounds.priced import Array, Ints, Priced
 from solver.kv_plan import for_role
 from solver.place.stages import shortest_longest_stage
 from solver.shapes.shapes import ROLES
+
+#: caps on the busiest load between which a layer is bounded, over the least that is proven
+_CAPS = np.array([1.0, 1.01, 1.025, 1.05, 1.08, 1.12, 1.18, 1.25, 1.35, 1.5, 1.7, 2.0, 2.5, 3.5])
 
 
 class Passes:
@@ -47,6 +52,8 @@ class Passes:
         self.fewest = self.slots.astype(float)
         #: bound on the busiest chip's load in each MoE layer, where a placement has proven one
         self.by_layer: Array | None = None
+        #: whether the bounds on load and on touched experts are taken together, layer by layer of one shape
+        self.traded = False
         #: layers of a stage at most, of one shape
         self.most_layers: int | None = None
         if self.experts is not None:
@@ -85,7 +92,7 @@ class Passes:
         if self.halved.any():
             tokens = half(tokens, np.where(self.halved, 2.0, 1.0))
         rows = tokens.rows
-        shares = self._shares(rows * self.ranks * tokens.fill)
+        shares = self._least_shares(tokens)
         timed = self._timed(self.layers, tokens, shares, with_head=True)
         step = self.efficiency.step_overhead_s
         total = self._both_halves(timed) + step
@@ -140,7 +147,7 @@ class Passes:
             return np.zeros(len(self.tp))
         if self.by_layer is not None:
             order: Sequence[int] = range(self.instance.operations.num_layers)
-            layer_s = self._layer_by_layer(tokens, rows)
+            layer_s = self._layer_by_layer(tokens)
         else:
             order = self.instance.operations.kind_of_layer()
             layer_s = self._kind_by_kind(tokens, rows)
@@ -161,12 +168,9 @@ class Passes:
         )
         return found
 
-    def _layer_by_layer(self, tokens: Tokens, rows: Array) -> list[Array]:
+    def _layer_by_layer(self, tokens: Tokens) -> list[Array]:
         """Least seconds of each layer of one shape."""
-        shares, moe = (
-            self._shares(rows * self.ranks * tokens.fill),
-            self.instance.operations.moe_layers,
-        )
+        shares, moe = self._least_shares(tokens), self.instance.operations.moe_layers
         row_of = {layer: row for row, layer in enumerate(moe)}
         found = [np.zeros(1)] * self.instance.operations.num_layers
         for kind, _ in self.layers:
@@ -200,6 +204,40 @@ class Passes:
             )
             for kind, _ in self.layers
         ]
+
+    def _least_shares(self, tokens: Tokens) -> ExpertShares | None:
+        """Bounds on the busiest chip; where they are taken together, of each layer those that take least time.
+
+        A layer whose busiest load lies between two caps takes no less than with the lower one, beside what a chip then reads
+        under the upper one.
+        """
+        routed = tokens.rows * self.ranks * tokens.fill
+        shares = self._shares(routed)
+        additive = self.instance.profile.combination == "per_op" and not self.halved.any()
+        if shares is None or self.by_layer is None or not (self.traded and additive):
+            return shares
+        chips, slots = int(self.stage_chips[0]), int(self.slots[0])
+        # of experts in order both are exact, and layers that share their slots have no number of them
+        if self.experts is None or type(self.experts.whole) is not ExpertBounds or not slots:
+            return shares
+        plain = shares.touched[0, :, 0]
+        loads = self.by_layer * _CAPS[:, None]
+        under = touched_under(self.experts.whole, chips, slots, float(routed[0]), loads[1:])
+        under = np.maximum(plain, np.concatenate([under, plain[None]]))
+        none = np.isinf(under)
+        under = np.where(none, plain, under)
+        seconds = np.zeros(under.shape)
+        for kind, _ in self.layers:
+            if not kind.moe:
+                continue
+            own = [self.instance.operations.moe_layers.index(layer) for layer in kind.layers]
+            load, touched = (two[:, own].reshape(-1, 1, 1) for two in (loads, under))
+            each = ExpertShares(load, touched)
+            found = self._computed(self._timed([(kind, 1.0)], tokens, each, with_head=False))
+            seconds[:, own] = found.reshape(len(_CAPS), -1)
+        seconds[none] = np.inf
+        at = seconds.argmin(axis=0), np.arange(len(plain))
+        return ExpertShares(loads[at][None, :, None], under[at][None, :, None])
 
     def _shares(self, tokens: Array) -> ExpertShares | None:
         """Bounds on the busiest chip: means over layers, or layer by layer for one shape."""

@@ -139,12 +139,18 @@ class Pricer:
         )
 
     def tightened(
-        self, shapes: ShapeTable, row: int, layer_bounds: Array | None, most_per_rank: int
+        self,
+        shapes: ShapeTable,
+        row: int,
+        layer_bounds: Array | None,
+        most_per_rank: int,
+        *,
+        traded: bool = False,
     ) -> float:
         """A shape's rate bound with the load bounds ``[moe layers]`` that its placement proved.
 
         Layer by layer instead of on average, hence no looser than :meth:`bounds`. ``None``: on average, for a
-        shape whose layers share their slots.
+        shape whose layers share their slots. ``traded``: loads and touched experts taken together, which takes longer.
         """
         one = shapes.take(np.array([row]))
         pool_class = self.classes[int(one.pool_class[0])]
@@ -158,6 +164,7 @@ class Pricer:
                     else self.of_shapes.layer_loads(int(one.stage_chips[0]), int(one.slots[0]))
                 )
                 block.by_layer = np.maximum(layer_bounds, proven)
+                block.traded = traded
             block.most = most_per_rank
             block.exact_stages = True
             best = max(best, _by_layers_of_a_stage(block))

@@ -28,7 +28,7 @@ from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.stands import neighbours_matter
 
 Array = NDArray[np.float64]
-#: experts are not dealt anew for a replica so near what no placement of its shape exceeds
+#: experts are not dealt anew, nor bounds taken together, for a replica so near what no placement of its shape exceeds
 _NEAR = 1e-3
 
 
@@ -58,6 +58,11 @@ class Realised:
     most_per_rank: int = 0
     sent: tuple[float, ...] = ()
     sent_far: tuple[float, ...] = ()
+
+
+def _short(found: FoundReplica | None, upper: float) -> bool:
+    """Whether a replica falls short of what no placement of its shape exceeds."""
+    return found is None or served(found) < upper * (1 - _NEAR)
 
 
 class Realiser:
@@ -160,8 +165,10 @@ class Realiser:
         upper_at = partial(self.pricer.tightened, self.shapes, row, layer_bounds)
         upper = upper_at(most_per_rank)
         found, reach = batches.best_cut(found, upper_at)
-        if found is None or served(found) < upper * (1 - _NEAR):
+        if _short(found, upper):
             found, attempt = self._levelled(attempt, found, most_per_rank, upper_at)
+        if ROLES[shape["role"]] != "prefill" and _short(found, upper):
+            upper = min(upper, upper_at(most_per_rank, traded=True))
         if far_s <= near_s or self.instance.slo.ttft is None:
             upper = min(upper, reach)
         if attempt.proven and far_s > near_s and self.instance.slo.ttft is not None:
@@ -239,6 +246,7 @@ class Realiser:
         experts, _ = self.placements.of(slots, free=True)
         alike = Attempt(stands, slots, experts, far_s, self.clock, self.seed)
         found = BatchSearch(alike).best(most_per_rank)
+        found, alike = self._levelled(alike, found, most_per_rank, upper_at)
         attempts = [alike]
         if shape["pp"] == 1:
             least = tuple(spread(max(experts.max() + 1, chips), chips))

@@ -42,7 +42,7 @@ GRID = np.unique(np.round(np.geomspace(1, 2**22, 67))).astype(float)
 SMALL = 3000
 
 
-def _fullest(experts: int, chips: int) -> tuple[int, int]:
+def fullest(experts: int, chips: int) -> tuple[int, int]:
     """Slots of the fullest chips without spare slots, and how many chips are as full."""
     full = -(-experts // chips)
     return full, experts - (full - 1) * chips
@@ -101,14 +101,14 @@ class ExpertBounds:
         return np.concatenate([np.zeros((2, len(GRID), 1)), both], axis=2)
 
     @cached_property
-    def _falling(self) -> Array:
+    def falling(self) -> Array:
         """``[layers, experts]``: loads from the busiest on."""
         return np.asarray(-np.sort(-self.loads, axis=1))
 
     def _coldest_copied(self, spare: int) -> Array:
         """``[layers]``: load share of the coldest expert that one of ``spare`` slots may copy."""
         place = min(spare, self.num_experts) if self.hot_copies else self.num_experts
-        return np.asarray(self._falling[:, max(place, 1) - 1])
+        return np.asarray(self.falling[:, max(place, 1) - 1])
 
     def layer_loads(self, chips: int, slots: int) -> Array:
         """``[layers]``: bound on the busiest chip's share in each layer."""
@@ -140,8 +140,8 @@ class ExpertBounds:
             pigeonhole = self._single[:, :, -(-alone // chips)]
             bound = np.maximum(average, pigeonhole)
             if spare <= 0:
-                full, fullest = _fullest(self.num_experts, chips)
-                bound = np.maximum(bound, self._single[:, :, full * fullest] / fullest)
+                full, many = fullest(self.num_experts, chips)
+                bound = np.maximum(bound, self._single[:, :, full * many] / many)
             mean, least = bound
             self._touched[key] = (mean, least)
         return self._touched[key]
@@ -160,13 +160,13 @@ class ExpertBounds:
             if self.hot_copies:
                 extra = np.maximum(extra, self._added_in_order(spare, chips, tokens))
         least = -(-max(self.num_experts - max(spare, 0), 0) // chips)
-        full, fullest = _fullest(self.num_experts, chips)
+        full, many = fullest(self.num_experts, chips)
         return np.asarray(
             np.maximum.reduce(
                 [
                     (single.sum(axis=1) + extra) / chips,
                     single[:, :least].sum(axis=1),
-                    single[:, : full * fullest].sum(axis=1) / fullest
+                    single[:, : full * many].sum(axis=1) / many
                     if spare <= 0
                     else np.zeros(len(single)),
                 ]
@@ -188,7 +188,7 @@ class ExpertBounds:
         """``[layers]``: what ``spare`` replicas add where no expert has more than a busier one."""
         ranks = np.arange(1, min(spare, self.num_experts) + 1)
         chord = self._chord(
-            self._falling[:, : len(ranks)], np.minimum(spare / ranks, chips - 1), tokens
+            self.falling[:, : len(ranks)], np.minimum(spare / ranks, chips - 1), tokens
         )
         return np.asarray(spare * (chord.cumsum(axis=1) / ranks).min(axis=1))
 
@@ -214,7 +214,7 @@ class ExpertBounds:
         rounded = float(2.0 ** (np.ceil(np.log2(most) * 4) / 4))  # a longer chord is no steeper
         key = (end, rounded)
         if key not in self._chords:
-            load = self._falling[None, :, end - 1]
+            load = self.falling[None, :, end - 1]
             self._chords[key] = self._chord(load, np.asarray(rounded), GRID[:, None])
         return self._chords[key]
 
