@@ -169,7 +169,18 @@ def cost_per_rate_bound(
             if np.any(served):
                 ratios.append(float(np.min(prices[index][served] / whole[served])))
         best = max(best, min(ratios, default=0.0))
+    if rate is not None:
+        best = whole_chips(best * rate, classes) / rate
     return max(best, _of_whole(items, classes, rate))
+
+
+def whole_chips(usd_per_hour: float, classes: Sequence[PoolClass]) -> float:
+    """Dollars per hour of whole chips for so many at least: the next multiple where all chips cost the same."""
+    prices = {price for one in classes for price in one.prices}
+    price = max(prices)
+    if len(prices) > 1 or not 0.0 < usd_per_hour < np.inf or price <= 0.0:
+        return usd_per_hour
+    return max(usd_per_hour, float(np.ceil(usd_per_hour / price * (1 - RELATIVE))) * price)
 
 
 def _of_whole(items: Sequence[Item], classes: Sequence[PoolClass], rate: float | None) -> float:

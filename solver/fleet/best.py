@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 
 from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.clock import Clock
@@ -49,15 +50,17 @@ def solve_fleet(
         floor = cost_per_rate_bound(items, classes, links, wanted)
     run = Effort(clock, time_limit_s, seed, accept_gap)
     stock = Stock(items, classes, question, relaxed, met, linked)
+    candidates: list[Fleet] = []
     if wanted is not None and any(not c.few or (linked and len(c.pools) > NAMED) for c in classes):
         counted = FleetModel(replace(stock, linked=False, counted=True), run)
         floor = max(floor, counted.least_bound(wanted))
-    candidates: list[Fleet] = []
+        if 0.0 < floor < float("inf"):
+            candidates += _on_few_pools(stock, run, wanted, floor)
+        if _close(candidates, stock, run, floor):
+            return _answer(items, classes, question, candidates, floor, run)
     if linked:
         candidates += _by_patterns(stock, run, floor)
         few = all(len(c.pools) <= NAMED for c in classes)
-        if not few and wanted is not None:
-            candidates += _on_few_pools(stock, run, candidates, floor)
         if not few or _close(candidates, stock, run, floor):
             return _answer(items, classes, question, candidates, floor, run)
     # spans make the model much harder: the best fleet without them is found first, so that there is one
@@ -74,34 +77,33 @@ def solve_fleet(
     if several and not linked and not _close(candidates, stock, run, floor):
         # of many items on several pools the model may find only poor fleets
         candidates += _by_patterns(stock, run, floor)
-        if wanted is not None:
-            candidates += _on_few_pools(stock, run, candidates, floor)
     return _answer(items, classes, question, candidates, floor, run)
 
 
-def _on_few_pools(stock: Stock, run: Effort, known: Sequence[Fleet], floor: float) -> list[Fleet]:
-    """The best fleet for the rate asked for on so many pools as a known one fills, each told apart.
+def _on_few_pools(stock: Stock, run: Effort, rate: float, floor: float) -> list[Fleet]:
+    """The best fleet for a rate on little more pools than hold what the bound pays for, each told apart.
 
     Fillings of all pools alike are poor fleets where few replicas are enough.
     """
-    chips = [sum(item.chips for item, _ in fleet.stands) for fleet in known if fleet.stands]
-    if not chips or _close(known, stock, run, floor):
-        return []
+    chips = floor * rate / min(min(own.prices) for own in stock.classes)
     some = [
-        replace(own, pools=own.pools[: 1 + -(-min(chips) // own.size)]) for own in stock.classes
+        replace(own, pools=own.pools[: min(1 + ceil(chips / own.size), NAMED)])
+        for own in stock.classes
     ]
-    if any(len(own.pools) > NAMED for own in some) or some == [*stock.classes]:
-        return []
     room = {own.index: len(own.pools) for own in some}
-    fitting = [
+    if chips > sum(len(own.pools) * own.size for own in some):
+        return []
+    items = [
         item
         for item in stock.items
         if all(item.slices_in(index).total() <= pools for index, pools in room.items())
     ]
-    found = solve_fleet(
-        fitting, some, stock.question, clock=run.clock, time_limit_s=run.limit_s / 2,
-        seed=run.seed, accept_gap=run.accept_gap,
-    ).fleet  # fmt: skip
+    if not items:
+        return []
+    most = max(item.requests_per_s / item.chips for item in items)
+    relaxed = min(stock.relaxed, most * sum(len(own.pools) * own.size for own in some))
+    part = replace(stock, items=items, classes=some, relaxed=relaxed)
+    found, _ = _model(part, replace(run, limit_s=run.limit_s / 2), floor)
     return [found] if found is not None else []
 
 

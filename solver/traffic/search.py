@@ -35,6 +35,8 @@ _TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
 _EACH, _LOOK = 8, 0.8
 #: part of the prefill that queues of draws ask for, below which an answer would hardly be confirmed
 _LIKELY = 0.98
+#: replicas of a fleet up to which less is tried all the same, since one of them is much
+_FEW = 12
 #: capacities so close are equal: less is no longer tried
 _AS_MUCH = 1.004
 
@@ -132,8 +134,10 @@ class _TrafficSearch:
         failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
         needs = self._first(failed, {role: 1.0 / load for role, load in loads.items()})
         if needs is not None:
-            failed["prefill"] = max(failed["prefill"], _LIKELY / loads["prefill"])
-            self._less(failed, needs)
+            likely = max(failed["prefill"], _LIKELY / loads["prefill"])
+            self._less({**failed, "prefill": likely}, needs)
+            if self.best is not None and len(self.best.fleet.stands) <= _FEW:
+                self._less(failed, needs)
 
     def _confirm(self) -> None:
         """Keep the cheapest layout that meets the targets on fresh draws too; where none does, ask for more."""

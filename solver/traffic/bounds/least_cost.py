@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.answer import SearchResult
+from solver.bounds.apart import whole_chips
 from solver.clock import Clock
 from solver.known import Known
 from solver.traffic.asked import COVERS, REUSED, WHOLE, Asked, Questions
@@ -81,4 +82,6 @@ def least_cost(
         usd = fewest * min(min(one.prices) for one in known.classes)
         bound = max(bound, usd / asked.peak_rate * known.to_usd)
         covers += (_LOSSES,)
+    dollars = asked.peak_rate / known.to_usd
+    bound = whole_chips(bound * dollars, known.classes) / dollars
     return LeastCost(bound, covers)

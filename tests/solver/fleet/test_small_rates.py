@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from costmodel.question.instance import Instance, Scenario, resolve_instance
+from costmodel.question.traffic.description import Arrivals, steady
 from costmodel.question.workload import Slo, Workload
-from solver.bounds.apart import cost_per_rate_bound
+from costmodel.replay.targets import Targets
+from solver.bounds.apart import cost_per_rate_bound, whole_chips
 from solver.clock import Clock
 from solver.fleet.asked import Links, Question
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.search import search
 from solver.shapes.pools import Pool, PoolClass
+from solver.traffic.asked import Asked
+from solver.traffic.search import search_traffic
 from topology import load_chip
 from topology.scaleout.uplinks import Uplinks
 
@@ -86,3 +90,24 @@ def test_small_rates_are_proven(
     found = search(question(*asked), clock=Clock())
     assert found.status == "optimal"
     assert found.evaluation.chips_used == chips
+
+
+def test_money_for_chips_of_one_price_is_that_of_whole_ones() -> None:
+    (cheap, dear) = pools(2, 8)
+    price = CHEAP.usd_per_hour
+    assert whole_chips(0.3 * price, [cheap]) == pytest.approx(price)
+    assert whole_chips(2.0 * price, [cheap]) == pytest.approx(2.0 * price)
+    assert whole_chips(2.001 * price, [cheap]) == pytest.approx(3.0 * price)
+    assert whole_chips(0.3 * price, [cheap, dear]) == 0.3 * price
+
+
+def test_traffic_that_one_chip_carries_is_bounded_by_one_chip() -> None:
+    """The bound of windowed layers had been a part of a chip."""
+    workload = Workload(input_tokens=512, output_tokens=1000, cached_tokens=256)
+    scenario = Scenario(model="gemma-4-26b-a4b", cluster="hgx-b300", workload=workload, granularity="chip")  # fmt: skip
+    requests = steady(workload, Arrivals(rate=5.0), 2000, 0).at_rate(5.0)
+    found = search_traffic(
+        scenario, Asked(requests, Targets(20.0, 0.03), peak=2.0), clock=Clock(), gap=0.01
+    )
+    assert found.evaluation.chips_used == 1
+    assert found.certificate.gap < 1e-6
