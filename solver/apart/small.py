@@ -30,8 +30,7 @@ class Tacts:
     """
 
     def __init__(self, instance: Instance, replica: Replica, there: Between):
-        assert replica.apart is not None
-        self.instance, self.microbatches = instance, replica.apart.microbatches
+        self.instance = instance
         plan = apart_schedule(instance, replica)
         assert plan.decode is not None
         self.tokens = plan.decode

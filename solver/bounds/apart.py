@@ -177,9 +177,9 @@ def cost_per_rate_bound(
 def whole_chips(usd_per_hour: float, classes: Sequence[PoolClass]) -> float:
     """Dollars per hour of whole chips for so many at least: the next multiple where all chips cost the same."""
     prices = {price for one in classes for price in one.prices}
-    price = max(prices)
-    if len(prices) > 1 or not 0.0 < usd_per_hour < np.inf or price <= 0.0:
+    if len(prices) > 1 or not 0.0 < usd_per_hour < np.inf:
         return usd_per_hour
+    (price,) = prices
     return max(usd_per_hour, float(np.ceil(usd_per_hour / price * (1 - RELATIVE))) * price)
 
 

@@ -44,10 +44,6 @@ def test_no_placement_is_below_the_bound(
         busiest, read = shares.busiest_load, shares.most_touched
         bound = touched_under(bounds, chips, slots, tokens, busiest[:, None])[:, 0]
         assert (bound <= read * (1 + 1e-9)).all()
-        alone = bounds.touched_by_layer(chips, slots, tokens)[0]
-        # caps on which no placement is
-        least = touched_under(bounds, chips, slots, tokens, np.full((1, 1), busiest.min() * 0.999))
-        assert least[0, 0] >= alone * (1 - 1e-9) or slots == experts
 
 
 @pytest.mark.parametrize(
