@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from solver.experts.bounds.closed_form import ROUNDING, counting_bound, load_bounds
+from solver.experts.local.folds import paired_replicas
 from solver.experts.local.repartition import descend, table_loads
 from solver.experts.local.triples import descend_triples
 from solver.experts.packing import pack_largest_first
@@ -23,8 +24,6 @@ Effort = Literal["fast", "enough", "good", "best"]
 #: Sweeps of the descent, and the gap to the bound at which a layer is left alone.
 SWEEPS = {"fast": 4, "enough": 600, "good": 600, "best": 2000}
 TOLERANCE = {"fast": 1e-3, "enough": 1e-3, "good": 1e-3, "best": 2e-4}
-#: Powers of the loads by which replicas are spread beside the loads themselves, two slots per chip.
-BENT = (0.9, 1.1)
 #: CP-SAT's deterministic time for a layer that is small enough to be solved whole.
 WHOLE_EFFORT = {"fast": 0.0, "enough": 0.05, "good": 0.5, "best": 10.0}
 
@@ -57,12 +56,14 @@ def place_layers(
     time_limit_s: float | None = None,
     seed: int = 0,
     workers: int = 1,
+    hot_copies: bool = False,
 ) -> LayerPlacements:
     """Place ``loads [layers, experts]`` on chips with ``slots_per_chip`` slots each.
 
     Every expert has at least one slot, every slot is used and no expert is twice on a chip.
     ``effort`` "fast" is a construction and a few sweeps; "good" stops at a proven gap of 0.1 %; "best" goes on to 0.02 %.
     "enough", for those who place many, is "good" that leaves a small layer sooner where its proof is hard.
+    ``hot_copies``: with two slots per chip no expert has more replicas than a busier one, as engines place them.
     ``time_limit_s`` ends the search early with what is best by then.
     The result depends on ``seed``, not on ``workers``, unless the time limit cuts it short. Raises ``InstanceError`` when the slots cannot hold the experts.
     """
@@ -75,7 +76,8 @@ def place_layers(
     first, like = unlike_layers(shares)
     if len(first) < len(shares):  # even load, say
         found = place_layers(
-            shares[first], slots_per_chip, effort=effort, time_limit_s=time_limit_s, seed=seed, workers=workers
+            shares[first], slots_per_chip, effort=effort, time_limit_s=time_limit_s, seed=seed, workers=workers,
+            hot_copies=hot_copies,
         )  # fmt: skip
         return LayerPlacements(
             found.physical_to_logical[like], found.max_load[like], found.bound[like], slots.counts
@@ -86,7 +88,9 @@ def place_layers(
         fixed = counting_bound(shares, slots.num_chips, slots.least) * (1 - ROUNDING)
         bound = np.maximum(bound, fixed)
     tolerance = TOLERANCE[effort]
-    table, peak = construct(shares, slots, bound, effort, np.random.default_rng(seed), deadline)
+    table, peak = construct(
+        shares, slots, bound, effort, np.random.default_rng(seed), deadline, hot_copies=hot_copies
+    )
     if effort != "fast" and (peak > bound * (1 + tolerance)).any():
         from solver.experts.local.deepen import deepen
 
@@ -101,6 +105,7 @@ def place_layers(
             seed=seed,
             workers=workers,
             whole_effort=WHOLE_EFFORT[effort],
+            hot_copies=hot_copies,
         )
     return finish(shares, table, slots, bound)
 
@@ -120,20 +125,27 @@ def construct(
     rng: np.random.Generator,
     deadline: float | None,
     most_sweeps: int | None = None,
+    *,
+    hot_copies: bool = False,
 ) -> tuple[Ints, Floats]:
     """Slot tables ``[layers, chips, width]`` by packing and descent, and each busiest chip's share.
 
-    Two slots per chip packed largest first are paired with the smallest, which no sweep improves; three are first balanced
-    in pairs of chips, then in triples.
+    Two slots per chip packed largest first are paired with the smallest, which no sweep improves: their replica counts
+    are moved instead. Three are first balanced in pairs of chips, then in triples.
     """
-    replicas = greedy_replicas(shares, slots.total, slots.num_chips)
-    if slots.width == 2 and slots.even and effort == "fast":
-        replicas = bent_replicas(shares, replicas, slots)
+    tolerance = TOLERANCE[effort]
+    if slots.width == 2 and slots.even:
+        replicas = paired_replicas(
+            shares, bound, slots.num_chips,
+            quick=effort == "fast", hot_copies=hot_copies, tolerance=tolerance, rng=rng, deadline=deadline,
+        )  # fmt: skip
+    else:
+        replicas = greedy_replicas(shares, slots.total, slots.num_chips)
     pieces = np.concatenate([shares / replicas, np.zeros((shares.shape[0], 1))], axis=1)
     table = pack_largest_first(shares, replicas, slots)
     if slots.width == 2 and slots.even:
         return table, table_loads(pieces, table)[1].max(axis=1)
-    tolerance, sweeps = TOLERANCE[effort], min(SWEEPS[effort], most_sweeps or SWEEPS[effort])
+    sweeps = min(SWEEPS[effort], most_sweeps or SWEEPS[effort])
     trios = slots.width == 3 and slots.even and effort != "fast"
     table, peak = descend(
         table,
@@ -150,27 +162,6 @@ def construct(
             table, pieces, bound, steps=sweeps, tolerance=tolerance, rng=rng, deadline=deadline
         )
     return table, peak
-
-
-def bent_replicas(shares: Floats, replicas: Ints, slots: Slots) -> Ints:
-    """``replicas [layers, experts]``, or those spread by a power of the loads where their pairs are more even.
-
-    Two slots per chip: the largest piece is not all, it shares its chip with a small one.
-    """
-
-    def folded(counts: Ints) -> Floats:
-        pieces = np.repeat((shares / counts).ravel(), counts.ravel()).reshape(len(shares), -1)
-        pieces.sort(axis=1)
-        peak: Floats = (pieces + pieces[:, ::-1]).max(axis=1)
-        return peak
-
-    replicas, peak = replicas.copy(), folded(replicas)
-    for power in BENT:
-        tried = greedy_replicas(shares**power, slots.total, slots.num_chips)
-        now = folded(tried)
-        better = now < peak
-        replicas[better], peak[better] = tried[better], now[better]
-    return replicas
 
 
 def finish(shares: Floats, table: Ints, slots: Slots, bound: Floats) -> LayerPlacements:

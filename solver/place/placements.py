@@ -18,8 +18,8 @@ from solver.experts import LayerPlacements, place_layers
 Array = NDArray[np.float64]
 #: expert of each slot ``[moe layers, slots]``, and a lower bound on the busiest chip's share ``[moe layers]``
 PlacedExperts = tuple[NDArray[np.int64], Array]
-#: loads (bytes and shape), slots by chip, seed
-_Key = tuple[bytes, tuple[int, ...], tuple[int, ...], int]
+#: loads (bytes and shape), slots by chip, seed, whether busier experts have as many copies
+_Key = tuple[bytes, tuple[int, ...], tuple[int, ...], int, bool]
 
 #: placements that are kept for other questions of a model: the same loads on other chips or units
 _MOST_KEPT = 64
@@ -64,6 +64,7 @@ class Placements:
         placed = kept_placement(
             loads, slots_per_chip, self.seed,
             None if limit == float("inf") else max(limit / 4, 0.2),
+            hot_copies=self.hot_copies,
         )  # fmt: skip
         return self.covered(loads, placed.physical_to_logical, slots_per_chip), placed.bound
 
@@ -83,16 +84,24 @@ class Placements:
 
 
 def kept_placement(
-    loads: Array, slots_per_chip: Sequence[int], seed: int, limit_s: float | None
+    loads: Array,
+    slots_per_chip: Sequence[int],
+    seed: int,
+    limit_s: float | None,
+    *,
+    hot_copies: bool = False,
 ) -> LayerPlacements:
     """:func:`place_layers`, or what it answered to the same question before unless time cut that short."""
-    key = loads.tobytes(), loads.shape, tuple(slots_per_chip), seed
+    key = loads.tobytes(), loads.shape, tuple(slots_per_chip), seed, hot_copies
     with _changing:
         known = _kept.get(key)
     if known is not None:
         return known
     began = time.perf_counter()
-    placed = place_layers(loads, slots_per_chip, effort="enough", time_limit_s=limit_s, seed=seed)
+    placed = place_layers(
+        loads, slots_per_chip,
+        effort="enough", time_limit_s=limit_s, seed=seed, hot_copies=hot_copies,
+    )  # fmt: skip
     if limit_s is None or time.perf_counter() - began < limit_s:
         with _changing:
             while len(_kept) >= _MOST_KEPT:

@@ -100,6 +100,7 @@ class SharedPlacements:
                 even_spread(count, chips),
                 time_limit_s=None if limit == float("inf") else max(limit / 8, 0.1),
                 seed=self.placements.seed,
+                hot_copies=self.placements.hot_copies,
             )
             experts = self.placements.covered(
                 loads[fresh], placed.physical_to_logical, even_spread(count, chips)

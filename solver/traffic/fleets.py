@@ -23,6 +23,7 @@ from solver.rounds import Search
 from solver.shapes.pools import Pool
 from solver.shapes.shapes import ROLES
 from solver.traffic.spared import all_chips, least_chips, ways
+from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 Array = NDArray[np.float64]
@@ -78,7 +79,7 @@ class Fleets:
         instance = replace(own.instance, scenario=scenario)
         search = Search(instance, own.clock, own.target, own.seed, None, workers=workers)
         try:
-            search.run()
+            search.run(brief=True)
         except (NoFeasibleLayout, NoLayoutInTime):
             return None
         return Fleets(
@@ -93,13 +94,20 @@ class Fleets:
             if fleet is None:
                 return None
             fresh = sorted(fleet.shapes - set(search.placed.realised))
+            stands = self._of_placed(needs) if fresh else None
+            if stands is not None and stands.usd_per_hour <= fleet.usd_per_hour * (1 + ROUNDING):
+                return stands  # no hope is cheaper
             search.place(fresh)
             # at once: what wide ones lose keeps others from being placed
             measured = self._measure(fleet)
             if search.clock.over or not (fresh or measured):
                 break
+        return self._of_placed(needs)
+
+    def _of_placed(self, needs: Needs) -> Fleet | None:
+        """The cheapest fleet of shapes that are placed and measured."""
         for _ in range(_LOOKS):
-            fleet = self._solve(search.placed.rates(), needs, placed=True)
+            fleet = self._solve(self.search.placed.rates(), needs, placed=True)
             if fleet is None or not self._measure(fleet):
                 break
         return fleet

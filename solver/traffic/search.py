@@ -75,7 +75,8 @@ class _TrafficSearch:
         self.turns = Turns(scenario, asked, how)
         first = self.turns.ways[0]
         self.mean = search(
-            first.own.mean, clock=how.clock.follower(), gap=how.gap, seed=how.seed, workers=how.workers
+            first.own.mean, clock=how.clock.follower(), gap=how.gap, seed=how.seed, workers=how.workers,
+            brief=True,
         )  # fmt: skip
         self._use(first, first.plain)
         #: the cheapest that met the targets, and the cheapest that did on fresh draws too

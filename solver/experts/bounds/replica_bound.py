@@ -229,16 +229,17 @@ def raise_bound(
 ) -> float:
     """Highest proven bound on the busiest chip between ``bound`` and ``peak`` (shares of the layer).
 
-    Bisects until ``bound`` and the lowest target not refuted differ by ``close`` (a fraction).
+    Bisects until ``bound`` and the lowest target not refuted differ by ``close`` (a fraction). The least rise worth
+    having is tried first, since many layers allow none, then the most.
     """
     unit = share / share.sum() * num_chips
     low, high = bound * num_chips, peak * num_chips
     rows: list[Condition] = []
-    target = high * (1 - close)
+    tries = [high * (1 - close), low * (1 + close)]
     while high > low * (1 + close):
+        target = tries.pop() if tries else (low + high) / 2
         if refuted(unit, num_chips, width, target, rows):
-            low = target
+            low = max(low, target)
         else:
-            high = target
-        target = (low + high) / 2
+            high = min(high, target)
     return low / num_chips * (1 - 1e-9)

@@ -28,6 +28,8 @@ STEPS = (0.001, 0.003, 0.006, 0.01)
 CLOSE = 2e-3
 #: With spare slots and three or more per chip, smaller gaps are left to the descent.
 WORTH = 4e-3
+#: The same where whole layers get less effort than this: who places many layers is better served by their number.
+SPARED, HASTY = 1.6e-2, 0.1
 #: Coldest chips that are placed anew together with the hottest one.
 NEIGHBOURS = 5
 #: Effort for whole layers from which neighbourhoods are tried too.
@@ -56,16 +58,19 @@ def deepen(
     seed: int,
     workers: int,
     whole_effort: float = 1.0,
+    hot_copies: bool = False,
 ) -> tuple[Ints, Floats]:
     """Better tables and bounds for the layers with a gap above ``tolerance``; others unchanged.
 
     Layers are independent; ``workers`` of them run at once. Small layers are given to CP-SAT whole,
-    for ``whole_effort`` of deterministic time each. After ``deadline`` (of
+    for ``whole_effort`` of deterministic time each. ``hot_copies``: replicas of two slots per chip stay as they are. After ``deadline`` (of
     ``time.monotonic``) no further layer or program is begun, and the longest program ends.
     """
     if slots.width > 2 and slots.even and slots.total > shares.shape[1]:
         small = literals_needed(shares.shape[1], slots.num_chips, slots.total) <= WHOLE
-        tolerance = tolerance if small else max(tolerance, WORTH)
+        tolerance = (
+            tolerance if small else max(tolerance, WORTH if whole_effort >= HASTY else SPARED)
+        )
     todo = np.flatnonzero(peak > bound * (1 + tolerance))
     table, bound = table.copy(), bound.copy()
 
@@ -73,7 +78,7 @@ def deepen(
         if deadline is not None and time.monotonic() > deadline:
             return None
         layer = LayerState(shares[index], table[index], float(peak[index]), float(bound[index]))
-        return deepen_layer(layer, slots, seed, whole_effort, deadline)
+        return deepen_layer(layer, slots, seed, whole_effort, deadline, hot_copies=hot_copies)
 
     jobs = Parallel(n_jobs=max(workers, 1), backend="threading")
     for index, layer in zip(todo, jobs(delayed(work)(index) for index in todo), strict=True):
@@ -88,6 +93,8 @@ def deepen_layer(
     seed: int,
     whole_effort: float,
     deadline: float | None = None,
+    *,
+    hot_copies: bool = False,
 ) -> LayerState:
     """The same layer with the programs that fit its slots applied."""
     experts, chips = len(layer.share), slots.num_chips
@@ -103,7 +110,7 @@ def deepen_layer(
         return deepen_fixed(layer, slots, seed)
     bound = raise_bound(layer.share, chips, slots.width, layer.bound, layer.peak, close=CLOSE)
     layer = better(layer, layer.table, bound)
-    if deadline is not None and time.monotonic() > deadline:
+    if (deadline is not None and time.monotonic() > deadline) or (hot_copies and slots.width == 2):
         return layer
     replicas = np.bincount(layer.table.ravel(), minlength=experts)
     if slots.width == 2:

@@ -218,9 +218,9 @@ def test_layers_with_the_same_loads_are_placed_once(monkeypatch):
     apart = place_layers(loads[[0, 1, 3, 5]], [5] * 6)
     rows, plain = [], place.construct
 
-    def construct(shares, *given):
+    def construct(shares, *given, **named):
         rows.append(len(shares))
-        return plain(shares, *given)
+        return plain(shares, *given, **named)
 
     monkeypatch.setattr(place, "construct", construct)
     found = place_layers(loads, [5] * 6)
