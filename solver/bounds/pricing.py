@@ -26,7 +26,7 @@ from solver.bounds.held_pricing import HeldBlock
 from solver.bounds.priced import Array, Bounds, Priced
 from solver.kv_plan import keeps_idle
 from solver.shapes.group_rates import group_rates, span_rates
-from solver.shapes.least_rates import least_rates
+from solver.shapes.least_rates import KnownSets, least_rates
 from solver.shapes.nearest import least_hand_over
 from solver.shapes.pools import PoolClass
 from solver.shapes.shapes import ROLES, ShapeTable
@@ -64,6 +64,7 @@ class Pricer:
         self._rates: dict[tuple[int, ...], list[GroupRates]] = {}
         self._transfers: dict[int, Rate] = {}
         self._best_joined: dict[tuple[int, ...], bool] = {}
+        self._sets: KnownSets = {}
         if like is not None:
             self.experts, self._rates = like.experts, like._rates
         elif moe is not None and instance.scenario.layer_slots == "same":
@@ -210,7 +211,7 @@ class Pricer:
         if not neighbours_matter(self.instance.cluster, pool_class.domain):
             return [self.rates_of(shapes, row)[0]]
         parts = shapes.parts(row)
-        return least_rates(self._joined(parts), self.classes, parts, one)
+        return least_rates(self._joined(parts), self.classes, parts, one, self._sets)
 
     def rates_of(self, shapes: ShapeTable, row: int) -> tuple[GroupRates, bool]:
         """Collective rates of a shape where chips cannot be told apart, and whether each stage has exactly these."""

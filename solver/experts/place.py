@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from solver.experts.bounds.closed_form import ROUNDING, counting_bound, load_bounds
-from solver.experts.local.folds import paired_replicas
 from solver.experts.local.repartition import descend, table_loads
 from solver.experts.local.triples import descend_triples
 from solver.experts.packing import pack_largest_first
-from solver.experts.replicas import greedy_replicas
+from solver.experts.replicas import greedy_replicas, paired_replicas
 from solver.experts.slots import Floats, Ints, Slots, check_loads, check_slots
 from topology.errors import InstanceError, Problem, VerificationError
 

@@ -1,12 +1,38 @@
-"""How many replicas each expert gets. Where they go is decided elsewhere."""
+"""How many replicas each expert gets. Where they go is decided elsewhere.
+
+Two slots per chip: the best pairing joins the largest piece with the smallest, the second largest with the
+second smallest, and so on, so that counts alone decide. All layers take their best move at once. What falls is the sum over pairs of a high power
+of what each holds beyond nearly even; the peak alone is flat wherever two pairs share it.
+
+Counts of which no expert has more than a busier one are few: they are given by how many experts have two replicas or
+more, three or more, and so on. There every move of some experts across one of these borders and back across another
+is tried. Other counts are reached from them by moving single replicas.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from itertools import permutations, product
 from threading import Lock
 
 import numpy as np
 
 from solver.experts.slots import Floats, Ints
+
+#: Powers of the loads by which replicas are spread at first: alone, and where they are moved on.
+BENT, MOVED = (1.0, 0.9, 1.1), (1.0, 1.1, 1.2)
+#: Steps of one descent at most; of single replicas, steps without a better one after which a layer is left.
+STEPS, PATIENCE = 300, 8
+#: Experts that cross a border at once, and borders that are looked at.
+CROSSING, BORDERS = (1, 2, 4, 8, 16), 24
+#: Experts that give a replica away and experts that may get one, beside the two of the fullest chip.
+GIVERS, TAKERS = 24, 4
+#: A pair counts from this share of the bound on, with this power of what is beyond.
+NEARLY, POWER = 0.98, 8
+
+#: of the shares and counts of some layers ``[n, experts]``: layer and counts of what is tried
+_Moves = Callable[[Floats, Ints], tuple[Ints, Ints]]
 
 
 def greedy_replicas(shares: Floats, num_slots: int, most: int) -> Ints:
@@ -66,3 +92,181 @@ class LargestPieces:
             self._most.append(max(self._most[-1], int(count.max())))
             self._replicas[rows, hottest] = count
             self._pieces[rows, hottest] = self.shares[rows, hottest] / count
+
+
+def paired_replicas(
+    shares: Floats,
+    bound: Floats,
+    num_chips: int,
+    *,
+    quick: bool,
+    hot_copies: bool,
+    tolerance: float,
+    rng: np.random.Generator,
+    deadline: float | None = None,
+) -> Ints:
+    """Replicas ``[layers, experts]`` for two slots on each chip, of several beginnings the one with the most even pairs.
+
+    The largest piece is not all, it shares its chip with a small one: so replicas are spread by powers of the loads.
+    ``quick``: none is moved after that. See :func:`lower_folds`.
+    """
+    best, least = np.empty(shares.shape, dtype=np.int64), np.full(len(shares), np.inf)
+    for power in BENT if quick else MOVED:
+        layers = np.flatnonzero(least > bound * (1 + tolerance))
+        if not layers.size:
+            break
+        found = greedy_replicas(shares[layers] ** power, 2 * num_chips, num_chips)
+        if not quick:
+            found = lower_folds(
+                shares[layers], found, bound[layers], num_chips,
+                hot_copies=hot_copies, tolerance=tolerance, rng=rng, deadline=deadline,
+            )  # fmt: skip
+        peak = folded(shares[layers], found).max(axis=1)
+        lower = peak < least[layers]
+        best[layers[lower]], least[layers[lower]] = found[lower], peak[lower]
+    return best
+
+
+def lower_folds(
+    shares: Floats,
+    replicas: Ints,
+    bound: Floats,
+    num_chips: int,
+    *,
+    hot_copies: bool,
+    tolerance: float,
+    rng: np.random.Generator,
+    deadline: float | None = None,
+) -> Ints:
+    """Counts ``[layers, experts]`` that pair no worse than ``replicas``, of which no expert has more than a busier one.
+
+    ``shares [layers, experts]`` and ``bound [layers]`` on the busiest chip in one unit. A layer is left once it is within
+    ``tolerance`` of its bound, all at ``deadline`` (of ``time.monotonic``). ``hot_copies`` ``False``: counts may end in any order.
+    """
+    order = np.argsort(-shares, axis=1, kind="stable")
+    share = np.take_along_axis(shares, order, axis=1) / bound[:, None]
+    counts = np.take_along_axis(replicas, order, axis=1)
+
+    def single(some: Floats, now: Ints) -> tuple[Ints, Ints]:
+        return _single_replicas(some, now, num_chips, rng)
+
+    borders = min(int(counts.max()) + 1, num_chips, BORDERS) - 1
+    if borders > 1:
+        steps = _border_steps(borders)
+        counts = _descended(
+            share, counts, lambda _, now: _crossings(now, steps), 1, tolerance, deadline
+        )
+    if not hot_copies:
+        counts = _descended(share, counts, single, PATIENCE, tolerance, deadline)
+    found = np.empty_like(counts)
+    np.put_along_axis(found, order, counts, axis=1)
+    return found
+
+
+def folded(shares: Floats, counts: Ints) -> Floats:
+    """Loads ``[n, chips]`` of the chips of ``counts [n, experts]``, whose rows have equal and even sums."""
+    pieces = np.repeat((shares / counts).ravel(), counts.ravel()).reshape(len(shares), -1)
+    pieces.sort(axis=1)
+    half = pieces.shape[1] // 2
+    loads: Floats = pieces[:, :half] + pieces[:, : half - 1 : -1]
+    return loads
+
+
+def _descended(
+    share: Floats,
+    counts: Ints,
+    moves: _Moves,
+    patience: int,
+    tolerance: float,
+    deadline: float | None,
+) -> Ints:
+    """The counts with the lowest peak on the way down from ``counts``."""
+    counts, best = counts.copy(), counts.copy()
+    least, excess = _judged(share, counts)
+    stale = np.zeros(len(share), dtype=np.int64)
+    for _ in range(STEPS):
+        live = np.flatnonzero((least > 1 + tolerance) & (stale < patience))
+        if not live.size or (deadline is not None and time.monotonic() > deadline):
+            break
+        layer, tried = moves(share[live], counts[live])
+        stale[live] += 1
+        if not layer.size:
+            continue
+        layer = live[layer]
+        peaks, costs = _judged(share[layer], tried)
+        for values, lowest, kept in ((peaks, least, best), (costs, excess, counts)):
+            at = _least_of_each(layer, values)
+            at = at[values[at] < lowest[layer[at]] * (1 - 1e-9)]
+            lowest[layer[at]], kept[layer[at]] = values[at], tried[at]
+        stale[layer[at]] = 0
+    return best
+
+
+def _judged(share: Floats, counts: Ints) -> tuple[Floats, Floats]:
+    """Fullest chip and the excess of all chips, ``[n]`` each."""
+    loads = folded(share, counts)
+    excess: Floats = (np.maximum(loads - NEARLY, 0.0) ** POWER).sum(axis=1)
+    return loads.max(axis=1), excess
+
+
+def _least_of_each(layer: Ints, values: Floats) -> Ints:
+    """Where the smallest of ``values`` is, for each layer that occurs."""
+    order = np.lexsort((values, layer))
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = layer[order][1:] != layer[order][:-1]
+    return np.asarray(order[first])
+
+
+def _border_steps(borders: int) -> Ints:
+    """``[moves, borders]``: some experts get one replica more at one border, as many one less at another."""
+    moves = [
+        (to, frm, many) for (to, frm), many in product(permutations(range(borders), 2), CROSSING)
+    ]
+    steps = np.zeros((len(moves), borders), dtype=np.int64)
+    for row, (to, frm, many) in zip(steps, moves, strict=True):
+        row[to], row[frm] = many, -many
+    return steps
+
+
+def _crossings(counts: Ints, steps: Ints) -> tuple[Ints, Ints]:
+    """All counts that ``steps`` of the borders reach; counts beyond the last border stay."""
+    borders = steps.shape[1]
+    levels = np.arange(2, borders + 2)
+    border = (counts[:, :, None] >= levels).sum(axis=1)
+    tried = border[:, None] + steps
+    fits = (np.diff(tried, axis=2) <= 0).all(axis=2)
+    fits &= (tried[..., -1] >= (counts > borders + 1).sum(axis=1)[:, None]) & (
+        tried[..., 0] <= counts.shape[1]
+    )
+    layer, move = np.nonzero(fits)
+    reached = tried[layer, move]
+    found = 1 + (np.arange(counts.shape[1])[:, None] < reached[:, None, :]).sum(axis=2)
+    return layer, found + np.maximum(counts[layer] - borders - 1, 0)
+
+
+def _single_replicas(
+    share: Floats, counts: Ints, num_chips: int, rng: np.random.Generator
+) -> tuple[Ints, Ints]:
+    """Counts with one replica taken from an expert whose pieces stay small and given to one that the peak needs."""
+    layers, experts = counts.shape
+    rows = np.arange(layers)
+    expert = np.repeat(np.tile(np.arange(experts), layers), counts.ravel()).reshape(layers, -1)
+    piece = np.take_along_axis(share / counts, expert, axis=1)
+    order = np.argsort(piece, axis=1, kind="stable")
+    piece = np.take_along_axis(piece, order, axis=1)
+    expert = np.take_along_axis(expert, order, axis=1)
+    small = (piece + piece[:, ::-1]).argmax(axis=1)
+    takers = np.column_stack(
+        [expert[rows, -1 - small], expert[rows, small], rng.integers(0, experts, (layers, TAKERS))]
+    )
+    left = np.where(counts > 1, share / np.maximum(counts - 1, 1), np.inf)
+    left *= 1 + 0.3 * rng.random(left.shape)
+    givers = np.argsort(left, axis=1)[:, :GIVERS]
+    to = np.repeat(takers, givers.shape[1], axis=1)
+    frm = np.tile(givers, takers.shape[1])
+    row = rows[:, None]
+    layer, move = np.nonzero((to != frm) & (counts[row, frm] > 1) & (counts[row, to] < num_chips))
+    tried, at = counts[layer], np.arange(len(layer))
+    tried[at, to[layer, move]] += 1
+    tried[at, frm[layer, move]] -= 1
+    return layer, tried

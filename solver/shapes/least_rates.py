@@ -6,7 +6,7 @@ seconds per byte that no set beats in both is a way of its own to bound a shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 
@@ -26,17 +26,24 @@ EVERY_PAIR = 32
 #: ways that a shape is bounded in at most
 _MOST_WAYS = 6
 
+#: sets of chips to bound by, by cluster, pool, number and use
+KnownSets = dict[Hashable, list[tuple[list[str], float]]]
+
 _NONE = (0.0, 0.0)
 _NEVER = (NEVER_S, 0.0)
 
 
 def least_rates(
-    instance: Instance, classes: Sequence[PoolClass], parts: Parts, shape: Mapping[str, int]
+    instance: Instance,
+    classes: Sequence[PoolClass],
+    parts: Parts,
+    shape: Mapping[str, int],
+    known: KnownSets,
 ) -> list[GroupRates]:
     """Latencies and seconds per byte of a shape's collectives, one entry for each way worth bounding.
 
     No set of chips that is tried has more in any entry than in all of them. ``shape``: a row of a
-    :class:`solver.shapes.shapes.ShapeTable`, on ``parts``.
+    :class:`solver.shapes.shapes.ShapeTable`, on ``parts``; ``known``: sets that others have been bounded by.
     """
     tp, pp = shape["tp"], shape["pp"]
     stage_chips = tp * shape["attention_dp"]
@@ -53,7 +60,7 @@ def least_rates(
             )
             for pool in distinct
             for chips, hops_s in _sets(
-                cluster, pool, tp, gathers=True, whole=parts == ((parts[0][0], tp),)
+                known, cluster, pool, tp, gathers=True, whole=parts == ((parts[0][0], tp),)
             )
         )
     moe = instance.operations.moe
@@ -62,13 +69,18 @@ def least_rates(
     if moe is not None and stage_chips > 1:
         wide = len(parts) > 1 and pp == 1
         groups = (
-            _together(cluster, pools, [count for _, count in parts], gathers=moved.gathers)
+            _together(known, cluster, pools, [count for _, count in parts], gathers=moved.gathers)
             if wide
             else [
                 one
                 for pool in distinct
                 for one in _sets(
-                    cluster, pool, stage_chips, gathers=moved.gathers, whole=len(parts) == pp == 1
+                    known,
+                    cluster,
+                    pool,
+                    stage_chips,
+                    gathers=moved.gathers,
+                    whole=len(parts) == pp == 1,
                 )
             ]
         )
@@ -111,7 +123,7 @@ def least_send(cluster: Cluster, pool: Pool) -> Rate:
         rates = [cluster.rate("send", pair) for pair in combinations(pool.chips, 2)]
         s_per_byte = min(rate.s_per_byte for rate in rates)
     else:
-        rates = [cluster.rate("send", chips) for chips, _ in _sets(cluster, pool, 2)]
+        rates = [cluster.rate("send", chips) for chips, _ in _sets({}, cluster, pool, 2)]
         fabric = cluster.domains[pool.domain].fabric
         s_per_byte = 1.0 / max(fabric.width(cluster.chip(chip).position) for chip in pool.chips)
     latency = min(rate.latency_s for rate in rates)
@@ -119,13 +131,28 @@ def least_send(cluster: Cluster, pool: Pool) -> Rate:
 
 
 def _sets(
-    cluster: Cluster, pool: Pool, count: int, *, gathers: bool = False, whole: bool = False
+    known: KnownSets,
+    cluster: Cluster,
+    pool: Pool,
+    count: int,
+    *,
+    gathers: bool = False,
+    whole: bool = False,
 ) -> list[tuple[list[str], float]]:
     """Sets to bound by, with seconds that sets that are passed over for them may be quicker to begin.
 
     Of every set the quickest are taken by bytes and by hops of the domain; a gather that keeps to a set's own links may
     have more hops than those of another with the same two.
     """
+    key = cluster, pool.domain, pool.part, pool.chip.name, count, gathers, whole
+    if key not in known:
+        known[key] = _found(cluster, pool, count, gathers=gathers, whole=whole)
+    return known[key]
+
+
+def _found(
+    cluster: Cluster, pool: Pool, count: int, *, gathers: bool, whole: bool
+) -> list[tuple[list[str], float]]:
     if count > len(pool.chips):
         return []
     sets = sets_of(cluster, pool.domain, pool.chips, count, gathers=gathers, whole=whole)
@@ -141,11 +168,16 @@ def _at_least(found: tuple[float, float], hops_s: float) -> tuple[float, float]:
 
 
 def _together(
-    cluster: Cluster, pools: Sequence[Pool], counts: Sequence[int], *, gathers: bool
+    known: KnownSets,
+    cluster: Cluster,
+    pools: Sequence[Pool],
+    counts: Sequence[int],
+    *,
+    gathers: bool,
 ) -> list[tuple[list[str], float]]:
     """Sets over several pools: the first of each, the second of each, and so on."""
     own = [
-        _sets(cluster, pool, count, gathers=gathers, whole=True)
+        _sets(known, cluster, pool, count, gathers=gathers, whole=True)
         for pool, count in zip(pools, counts, strict=True)
     ]
     return [

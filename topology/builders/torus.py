@@ -8,6 +8,7 @@ switches), on v5e/v6e when it is 16 long. What transfers cost is in
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
 from itertools import combinations
 from typing import Literal
 
@@ -265,14 +266,16 @@ class Torus(TorusPatterns):
             gather = self.gather(chips).s_per_byte
         else:
             inside = set(chips)
-            ports = min(
-                sum(
-                    self.graph.edges[f"g{b}", f"g{a}"]["bytes_per_s"]
-                    for b in self.neighbours[a]
-                    if b in inside
-                )
-                for a in chips
-            )
+            ports = min(sum(rate for b, rate in self._ways_in[a] if b in inside) for a in chips)
             direct = (len(chips) - 1) / len(chips) / ports if ports > 0 else float("inf")
             gather = min(direct, leg.s_per_byte)
         return ChipBlock(chips, leg.s_per_byte, gather, leg.latency_s)
+
+    @cached_property
+    def _ways_in(self) -> list[list[tuple[int, float]]]:
+        """Neighbours of each chip and the bytes/s from them."""
+        edges = self.graph.edges
+        return [
+            [(b, edges[f"g{b}", f"g{a}"]["bytes_per_s"]) for b in near]
+            for a, near in enumerate(self.neighbours)
+        ]

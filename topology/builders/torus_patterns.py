@@ -21,7 +21,7 @@ from topology.fabric import Fabric
 from topology.rate import IDLE, Leg
 from topology.routing.boxes import Axis, box_of, exchange_load, site_of, slab_bound
 from topology.routing.cuts import broadcast_seconds, gather_seconds
-from topology.routing.dimension import dimension_order, exchange_loads, rotations
+from topology.routing.dimension import LinkTimes, dimension_order, exchange_loads, rotations
 from topology.routing.hops import UNREACHED, hop_counts
 from topology.routing.pair_loads import MOST_CHIPS, PairLoads
 from topology.routing.spread import Edge, slowest, spread
@@ -105,11 +105,21 @@ class TorusPatterns(Fabric):
             times = [exchange_load(axis) / axis.bytes_per_s for axis in box]
             time = max(times)
             return Leg(time, latency, time, self.hop_s, f"g:axis{times.index(time)}")
-        time, link = slowest(self.graph, self._in_turn(self.loads("exchange", members), members))
+        time, link = self._slowest_link(members)
         count = len(members)
         narrow = min(self.width(position) for position in members)
         bound = max((count - 1) / count / narrow, slab_bound(self.axes, members))
         return Leg(time, latency, min(bound, time), self.hop_s, link)
+
+    def _slowest_link(self, members: tuple[int, ...]) -> tuple[float, str]:
+        """Seconds of the link that an exchange keeps busiest, and its name; see :meth:`_in_turn`."""
+        if not self.failed:
+            return self._link_times.slowest(members)
+        return slowest(self.graph, self._in_turn(self.loads("exchange", members), members))
+
+    @cached_property
+    def _link_times(self) -> LinkTimes:
+        return LinkTimes(self.axes, self.graph, self.ports)
 
     def loads(self, pattern: str, members: Sequence[int]) -> dict[Edge, float]:
         """Load of each link: every message's route, or ports filled evenly where shards spread.

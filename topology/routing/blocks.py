@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from topology.routing.boxes import Axis, position_of, site_of
+from topology.routing.boxes import Axis, position_of
 
 #: partial covers that a cut into groups looks at before it is given up
 _TRIES = 2000
@@ -140,10 +140,12 @@ def around(
 
 def runs(axes: Sequence[Axis], free: Sequence[int], count: int) -> Iterator[tuple[int, ...]]:
     """The first ``count`` free chips row by row, along each axis: rows that are rings carry more than a box's."""
-    shape = [axis.side for axis in axes]
+    own = np.array(free)
+    along = np.unravel_index(own, [axis.side for axis in axes])
     for turn in range(len(axes)):
-        order = sorted(free, key=lambda chip: np.roll(site_of(chip, shape), turn).tolist())
-        yield tuple(sorted(order[:count]))
+        keys = [*along[len(axes) - turn :], *along[: len(axes) - turn]]
+        order = np.lexsort(keys[::-1])  # the last key counts first
+        yield tuple(sorted(own[order[:count]].tolist()))
 
 
 def in_groups(

@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+import numpy as np
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -53,10 +55,8 @@ def slab_bound(axes: Sequence[Axis], members: Sequence[int]) -> float:
     shape = [axis.side for axis in axes]
     places, count = prod(shape), len(members)
     bound = 0.0
-    for number, axis in enumerate(axes):
-        held = [0] * axis.side
-        for position in members:
-            held[site_of(position, shape)[number]] += 1
+    for axis, sites in zip(axes, np.unravel_index(list(members), shape), strict=True):
+        held = np.bincount(sites, minlength=axis.side).tolist()
         face = places // axis.side * axis.bytes_per_s
         total = 0
         sums = [0]
@@ -94,11 +94,10 @@ def box_of(axes: Sequence[Axis], members: Sequence[int]) -> tuple[Axis, ...] | N
     A side that fills a ring keeps it. A shorter side is a line, unless shortest paths inside it
     would go round the outside, in which case the box has no closed form (``None``).
     """
-    shape = [axis.side for axis in axes]
-    sites = [site_of(position, shape) for position in members]
-    result, volume = [], 1
-    for number, axis in enumerate(axes):
-        taken = sorted({site[number] for site in sites})
+    result, volume = list[Axis](), 1
+    along = np.unravel_index(list(members), [axis.side for axis in axes])
+    for axis, sites in zip(axes, along, strict=True):
+        taken = np.flatnonzero(np.bincount(sites, minlength=axis.side)).tolist()
         side = len(taken)
         volume *= side
         if side == axis.side:
@@ -113,7 +112,7 @@ def box_of(axes: Sequence[Axis], members: Sequence[int]) -> tuple[Axis, ...] | N
         if axis.ring and 2 * (side - 1) >= axis.side:
             return None
         result.append(Axis(side, False, axis.bytes_per_s))
-    return tuple(result) if volume == len(set(sites)) == len(members) else None
+    return tuple(result) if volume == len(set(members)) == len(members) else None
 
 
 @lru_cache(maxsize=1024)

@@ -10,9 +10,13 @@ from functools import lru_cache
 from itertools import combinations
 from math import factorial, prod
 
+import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 from topology.routing.boxes import Axis, position_of, site_of
+
+Floats = NDArray[np.float64]
 
 
 def dimension_order(
@@ -49,11 +53,12 @@ def _ways(axis: Axis, ahead: int, straight: int) -> list[tuple[int, int, float]]
     return [(1, ahead, 1.0)] if ahead < back else [(-1, back, 1.0)]
 
 
-def exchange_loads(axes: Sequence[Axis], members: Sequence[int]) -> dict[tuple[str, str], float]:
+def exchange_flows(axes: Sequence[Axis], members: Sequence[int]) -> Floats:
     """Load of each link when every member sends *1/c* to every member, over all orders of the axes.
 
-    Each order carries the same part of a message, so that a group and the same group turned by a
-    right angle load their links alike (O1TURN: Seo et al., "Near-optimal worst-case throughput
+    ``[axes, 2, chips]``: by the axis of the link, its direction (ahead, back) and the chip that it leaves; an axis of two
+    chips has all of it ahead. Each order carries the same part of a message, so that a group and the same group turned by
+    a right angle load their links alike (O1TURN: Seo et al., "Near-optimal worst-case throughput
     routing for two-dimensional mesh networks", 2005). Where the axes *B* come before axis *a*, a
     message runs along the line given by its target's coordinates on *B* and its source's on the
     others, so that the pairs on a line are a product of two counts of members.
@@ -61,11 +66,11 @@ def exchange_loads(axes: Sequence[Axis], members: Sequence[int]) -> dict[tuple[s
     shape = [axis.side for axis in axes]
     here = np.zeros(shape)
     here.reshape(-1)[list(members)] = 1.0
-    loads: dict[tuple[str, str], float] = {}
+    flows = np.zeros((len(axes), 2, here.size))
     places = np.arange(here.size).reshape(shape)
     for number, axis in enumerate(axes):
         others = [other for other in range(len(axes)) if other != number]
-        route = _steps(axis)
+        positions, back, taken = _steps(axis)
         for before, part in _befores(others):
             after = [other for other in others if other not in before]
             turned = [*before, number, *after]
@@ -73,17 +78,56 @@ def exchange_loads(axes: Sequence[Axis], members: Sequence[int]) -> dict[tuple[s
             grid = here.transpose(turned).reshape(front, axis.side, -1)
             named = places.transpose(turned).reshape(front, axis.side, -1)
             sources, targets = grid.sum(axis=0), grid.sum(axis=2)  # [side, after], [before, side]
-            for (position, step), taken in route.items():
-                # pairs on line (before, after): targets @ taken.T @ sources
-                amounts = targets @ taken.T @ sources * (part / len(members))
-                beside = (position + step) % axis.side
-                for line in zip(*np.nonzero(amounts), strict=True):
-                    edge = (
-                        f"g{named[line[0], position, line[1]]}",
-                        f"g{named[line[0], beside, line[1]]}",
-                    )
-                    loads[edge] = loads.get(edge, 0.0) + float(amounts[line])
-    return loads
+            # pairs on line (before, after) of each link: targets @ taken.T @ sources
+            amounts = targets @ taken.transpose(0, 2, 1) @ sources * (part / len(members))
+            leaving = named[:, positions].transpose(1, 0, 2)
+            flows[number, back[:, None, None], leaving] += amounts
+        if axis.side == 2:
+            flows[number, 0] += flows[number, 1]
+            flows[number, 1] = 0.0
+    return flows
+
+
+def exchange_loads(axes: Sequence[Axis], members: Sequence[int]) -> dict[tuple[str, str], float]:
+    """:func:`exchange_flows` by the ends of the links that carry some."""
+    flows = exchange_flows(axes, members)
+    at = np.nonzero(flows)
+    ends = zip(at[2].tolist(), _beside(axes)[at].tolist(), flows[at].tolist(), strict=True)
+    return {(f"g{chip}", f"g{other}"): load for chip, other, load in ends}
+
+
+def _beside(axes: Sequence[Axis]) -> NDArray[np.int64]:
+    """``[axes, 2, chips]``: the chip next to each one, ahead and back on each axis, over its ring or its end."""
+    shape = [axis.side for axis in axes]
+    places = np.arange(prod(shape)).reshape(shape)
+    near = [
+        [np.roll(places, -step, axis=at).ravel() for step in (1, -1)] for at in range(len(axes))
+    ]
+    return np.array(near)
+
+
+class LinkTimes:
+    """Seconds of the links of a torus without failures, whose edges in ``graph`` have ``bytes_per_s``.
+
+    A chip outside a group serves its ``ports`` in turn.
+    """
+
+    def __init__(self, axes: Sequence[Axis], graph: nx.DiGraph[str], ports: int):
+        self.axes, self.ports, self.beside = axes, ports, _beside(axes)
+        #: of each link, 1 where there is none: an end of a line
+        self.bytes_per_s = np.ones(self.beside.shape)
+        for at, other in np.ndenumerate(self.beside):
+            if edge := graph.edges.get((f"g{at[2]}", f"g{other}")):
+                self.bytes_per_s[at] = edge["bytes_per_s"]
+
+    def slowest(self, members: Sequence[int]) -> tuple[float, str]:
+        """Seconds per byte sourced per chip of the link that an exchange keeps busiest, and its name."""
+        inside = np.zeros(self.beside.shape[2], dtype=bool)
+        inside[list(members)] = True
+        turns = np.where(inside & inside[self.beside], 1, self.ports)
+        seconds = exchange_flows(self.axes, members) * turns / self.bytes_per_s
+        at = np.unravel_index(int(seconds.argmax()), seconds.shape)
+        return float(seconds[at]), f"g{at[2]}--g{self.beside[at]}"
 
 
 def _befores(others: Sequence[int]) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -96,9 +140,9 @@ def _befores(others: Sequence[int]) -> Iterator[tuple[tuple[int, ...], float]]:
 
 
 @lru_cache(maxsize=64)
-def _steps(axis: Axis) -> dict[tuple[int, int], np.ndarray[tuple[int, int], np.dtype[np.float64]]]:
-    """For each directed link (position, step) of an axis, the part of pair [source, target] on it."""
-    found: dict[tuple[int, int], np.ndarray[tuple[int, int], np.dtype[np.float64]]] = {}
+def _steps(axis: Axis) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Links of an axis: the position each leaves, whether it leads back, the part of pair [source, target] on it."""
+    found: dict[tuple[int, int], Floats] = {}
     for source in range(axis.side):
         for target in range(axis.side):
             straight = target - source
@@ -108,7 +152,9 @@ def _steps(axis: Axis) -> dict[tuple[int, int], np.ndarray[tuple[int, int], np.d
                     if link not in found:
                         found[link] = np.zeros((axis.side, axis.side))
                     found[link][source, target] += part
-    return found
+    taken = np.array(list(found.values())).reshape(-1, axis.side, axis.side)
+    links = np.array(list(found), dtype=np.int64).reshape(-1, 2)
+    return links[:, 0], (links[:, 1] < 0).astype(np.int64), taken
 
 
 def rotations(axes: Sequence[Axis], source: int, target: int) -> list[list[int]]:

@@ -8,8 +8,7 @@ import pytest
 from solver.bounds.experts.expert_bounds import copies_are_hot
 from solver.experts import place_layers
 from solver.experts.bounds.closed_form import load_bounds
-from solver.experts.local.folds import folded, lower_folds
-from solver.experts.replicas import greedy_replicas
+from solver.experts.replicas import folded, greedy_replicas, lower_folds
 
 
 def drawn(layers, experts, chips, seed=0):
