@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import permutations, product
 from threading import Lock
 
@@ -152,9 +153,8 @@ def lower_folds(
 
     borders = min(int(counts.max()) + 1, num_chips, BORDERS) - 1
     if borders > 1:
-        steps = _border_steps(borders)
         counts = _descended(
-            share, counts, lambda _, now: _crossings(now, steps), 1, tolerance, deadline
+            share, counts, lambda _, now: _crossings(now, borders), 1, tolerance, deadline
         )
     if not hot_copies:
         counts = _descended(share, counts, single, PATIENCE, tolerance, deadline)
@@ -217,31 +217,32 @@ def _least_of_each(layer: Ints, values: Floats) -> Ints:
     return np.asarray(order[first])
 
 
-def _border_steps(borders: int) -> Ints:
-    """``[moves, borders]``: some experts get one replica more at one border, as many one less at another."""
-    moves = [
-        (to, frm, many) for (to, frm), many in product(permutations(range(borders), 2), CROSSING)
-    ]
-    steps = np.zeros((len(moves), borders), dtype=np.int64)
-    for row, (to, frm, many) in zip(steps, moves, strict=True):
-        row[to], row[frm] = many, -many
-    return steps
+def _crossings(counts: Ints, borders: int) -> tuple[Ints, Ints]:
+    """All counts with some experts across one border and as many back across another.
+
+    ``counts [layers, experts]`` fall; border *b* has before it the experts with *b + 2* replicas or more.
+    """
+    before = (counts[:, :, None] >= np.arange(2, borders + 3)).sum(axis=1)
+    up = -np.diff(before, axis=1, prepend=counts.shape[1])
+    down = up[:, 1:]  # what a border may fall is what the next one may rise
+    to, frm, many = _border_moves(borders)
+    room = np.where(frm == to - 1, 2 * many, many)  # these two borders approach each other
+    layer, move = np.nonzero((up[:, to] >= room) & (down[:, frm] >= many))
+    expert, many = np.arange(counts.shape[1]), many[move, None]
+    more = before[layer, to[move], None]
+    less = before[layer, frm[move], None]
+    tried = counts[layer]
+    tried += (expert >= more) & (expert < more + many)
+    tried -= (expert < less) & (expert >= less - many)
+    return layer, tried
 
 
-def _crossings(counts: Ints, steps: Ints) -> tuple[Ints, Ints]:
-    """All counts that ``steps`` of the borders reach; counts beyond the last border stay."""
-    borders = steps.shape[1]
-    levels = np.arange(2, borders + 2)
-    border = (counts[:, :, None] >= levels).sum(axis=1)
-    tried = border[:, None] + steps
-    fits = (np.diff(tried, axis=2) <= 0).all(axis=2)
-    fits &= (tried[..., -1] >= (counts > borders + 1).sum(axis=1)[:, None]) & (
-        tried[..., 0] <= counts.shape[1]
-    )
-    layer, move = np.nonzero(fits)
-    reached = tried[layer, move]
-    found = 1 + (np.arange(counts.shape[1])[:, None] < reached[:, None, :]).sum(axis=2)
-    return layer, found + np.maximum(counts[layer] - borders - 1, 0)
+@lru_cache(maxsize=64)
+def _border_moves(borders: int) -> tuple[Ints, Ints, Ints]:
+    """Border that experts cross upwards, border that as many cross downwards, and how many."""
+    moves = [(*pair, many) for pair, many in product(permutations(range(borders), 2), CROSSING)]
+    to, frm, many = np.array(moves, dtype=np.int64).reshape(-1, 3).T
+    return to, frm, many
 
 
 def _single_replicas(

@@ -30,6 +30,8 @@ CLOSE = 2e-3
 WORTH = 4e-3
 #: The same where whole layers get less effort than this: who places many layers is better served by their number.
 SPARED, HASTY = 1.6e-2, 0.1
+#: Closeness of a raised bound there.
+CLOSE_ENOUGH = 5e-3
 #: Coldest chips that are placed anew together with the hottest one.
 NEIGHBOURS = 5
 #: Effort for whole layers from which neighbourhoods are tried too.
@@ -108,7 +110,8 @@ def deepen_layer(
         return layer
     if slots.total == experts:
         return deepen_fixed(layer, slots, seed)
-    bound = raise_bound(layer.share, chips, slots.width, layer.bound, layer.peak, close=CLOSE)
+    close = CLOSE if whole_effort >= HASTY else CLOSE_ENOUGH
+    bound = raise_bound(layer.share, chips, slots.width, layer.bound, layer.peak, close=close)
     layer = better(layer, layer.table, bound)
     if (deadline is not None and time.monotonic() > deadline) or (hot_copies and slots.width == 2):
         return layer
