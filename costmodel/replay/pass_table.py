@@ -8,7 +8,7 @@ by its number, so that any mix of sequences and prompts is priced by a few look-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ Array = NDArray[np.float64]
 STEP = 64
 #: numbers up to which a table has an entry for each, and the distance of entries beyond
 _FINE, _COARSE = 2048, 64
+#: pieces of prompts and passes of them alone that a table remembers: most are whole chunks from the same places on
+_REMEMBERED = 1 << 16
 #: parts of a rank's tokens in which the table of skew counts
 PARTS = 64
 
@@ -104,6 +106,9 @@ class PassTable:
     verified: float = 1.0
     emitted: float = 1.0
     spread: float = 0.0
+    _known: dict[tuple[float, ...], tuple[float, float]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def round_s(self, sequences: int, context: float) -> float:
         """Seconds in which every decoding sequence of the replica has one pass, at a mean context."""
@@ -136,6 +141,26 @@ class PassTable:
         rank that end in this pass. ``attended_s``: attention of its prompts, on all stages and on the
         slowest, see :meth:`attention_s`. ``decoding`` sequences of the whole replica take part.
         """
+        if decoding:
+            return self._pass_s(rows, average, prompts, attended_s, decoding, context)
+        key = rows, average, prompts, *attended_s
+        found = self._known.get(key)
+        return found or self._kept(key, self._pass_s(rows, average, prompts, attended_s, 0, 0.0))
+
+    def _kept(self, key: tuple[float, ...], found: tuple[float, float]) -> tuple[float, float]:
+        if len(self._known) < _REMEMBERED:
+            self._known[key] = found
+        return found
+
+    def _pass_s(
+        self,
+        rows: float,
+        average: float,
+        prompts: float,
+        attended_s: tuple[float, float],
+        decoding: int,
+        context: float,
+    ) -> tuple[float, float]:
         groups = self.ranks * self.stages
         busiest = -(-decoding // groups)
         own = busiest * self.verified
@@ -155,6 +180,10 @@ class PassTable:
 
         Token ``i`` attends to the ``i`` before it, so that a piece costs what the longer prompt costs more.
         """
+        found = self._known.get((start, end))
+        return found or self._kept((start, end), self._attention_s(start, end))
+
+    def _attention_s(self, start: int, end: int) -> tuple[float, float]:
         whole = self.whole.prompt.at(end) - self.whole.prompt.at(start)
         if self.stages == 1:
             return whole, whole
