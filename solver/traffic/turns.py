@@ -40,7 +40,7 @@ class Turns:
     def one_by_one(
         self, over: Callable[[], bool], best: Callable[[], Way | None]
     ) -> Iterator[tuple[Way, float]]:
-        """Ways with the time to a first token that suits each; then with others, the way of the ``best`` layout first.
+        """Ways with the time to a first token that suits each, and with their own; then with others, the ``best`` one's first.
 
         The first way comes first, unless a first token takes much of the target; else that whose queues promise the cheapest
         fleet. No more ways are opened when it is ``over``.
@@ -48,17 +48,25 @@ class Turns:
         left, first = list(self.ways), self.ways[0]
         if first.ttft_s <= _MUCH * (self.asked.targets.ttft_p99_s or inf):
             left = []
-            yield first, self._apt(first)
+            yield from self._first_two(first)
         left = [*left, *self._more(over)]
         while left:
             # a draw that an answer failed since changes what queues promise
             way = min(left, key=self._rank)
             left.remove(way)
-            yield way, self._apt(way)
+            yield from self._first_two(way)
         own = best()
         for way in sorted(self.ways, key=lambda one: one is not own):
             for hurry in hurries(self.asked.targets, way.ttft_s)[1:]:
-                yield way, hurry
+                if hurry < 1.0:
+                    yield way, hurry
+
+    def _first_two(self, way: Way) -> Iterator[tuple[Way, float]]:
+        """A way with the time that suits it, and with the replicas of its steady answer, which are the cheapest."""
+        apt = self._apt(way)
+        yield way, apt
+        if apt < 1.0:
+            yield way, 1.0
 
     def _more(self, over: Callable[[], bool]) -> list[Way]:
         """Ways opened now, as long as each promises a cheaper fleet than the one before."""
