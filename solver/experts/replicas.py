@@ -27,8 +27,9 @@ BENT, MOVED = (1.0, 0.9, 1.1), (1.0, 1.1, 1.2)
 STEPS, PATIENCE = 300, 8
 #: Experts that cross a border at once, and borders that are looked at.
 CROSSING, BORDERS = (1, 2, 4, 8, 16), 24
-#: Experts that give a replica away and experts that may get one, beside the two of the fullest chip.
-GIVERS, TAKERS = 24, 4
+#: Experts that give a replica away and experts that may get one, beside the two of the fullest chip; part by which the
+#: pieces that givers are left with are disturbed, so that others have their turn.
+GIVERS, TAKERS, DISTURBED = 24, 4, 0.3
 #: A pair counts from this share of the bound on, with this power of what is beyond.
 NEARLY, POWER = 0.98, 8
 
@@ -198,7 +199,7 @@ def _descended(
             at = _least_of_each(layer, values)
             at = at[values[at] < lowest[layer[at]] * (1 - 1e-9)]
             lowest[layer[at]], kept[layer[at]] = values[at], tried[at]
-        stale[layer[at]] = 0
+        stale[layer[at]] = 0  # these were lowered
     return best
 
 
@@ -261,7 +262,7 @@ def _single_replicas(
         [expert[rows, -1 - small], expert[rows, small], rng.integers(0, experts, (layers, TAKERS))]
     )
     left = np.where(counts > 1, share / np.maximum(counts - 1, 1), np.inf)
-    left *= 1 + 0.3 * rng.random(left.shape)
+    left *= 1 + DISTURBED * rng.random(left.shape)
     givers = np.argsort(left, axis=1)[:, :GIVERS]
     to = np.repeat(takers, givers.shape[1], axis=1)
     frm = np.tile(givers, takers.shape[1])
