@@ -94,7 +94,8 @@ class Fleets:
             if fleet is None:
                 return None
             fresh = sorted(fleet.shapes - set(search.placed.realised))
-            stands = self._of_placed(needs) if fresh else None
+            # without a rate, fleets that cost as much serve unlike rates
+            stands = self._of_placed(needs) if fresh and search.question.rate else None
             if stands is not None and stands.usd_per_hour <= fleet.usd_per_hour * (1 + ROUNDING):
                 return stands  # no hope is cheaper
             search.place(fresh)
