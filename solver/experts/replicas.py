@@ -140,10 +140,11 @@ def lower_folds(
     rng: np.random.Generator,
     deadline: float | None = None,
 ) -> Ints:
-    """Counts ``[layers, experts]`` that pair no worse than ``replicas``, of which no expert has more than a busier one.
+    """Counts ``[layers, experts]`` that pair no worse than ``replicas``, of which no expert has more than a busier one either.
 
     ``shares [layers, experts]`` and ``bound [layers]`` on the busiest chip in one unit. A layer is left once it is within
-    ``tolerance`` of its bound, all at ``deadline`` (of ``time.monotonic``). ``hot_copies`` ``False``: counts may end in any order.
+    ``tolerance`` of its bound, all at ``deadline`` (of ``time.monotonic``). Without
+    ``hot_copies``, a busier expert may end with fewer.
     """
     order = np.argsort(-shares, axis=1, kind="stable")
     share = np.take_along_axis(shares, order, axis=1) / bound[:, None]

@@ -70,9 +70,8 @@ def deepen(
     """
     if slots.width > 2 and slots.even and slots.total > shares.shape[1]:
         small = literals_needed(shares.shape[1], slots.num_chips, slots.total) <= WHOLE
-        tolerance = (
-            tolerance if small else max(tolerance, WORTH if whole_effort >= HASTY else SPARED)
-        )
+        worth = SPARED if whole_effort < HASTY else WORTH
+        tolerance = tolerance if small else max(tolerance, worth)
     todo = np.flatnonzero(peak > bound * (1 + tolerance))
     table, bound = table.copy(), bound.copy()
 
@@ -110,7 +109,7 @@ def deepen_layer(
         return layer
     if slots.total == experts:
         return deepen_fixed(layer, slots, seed)
-    close = CLOSE if whole_effort >= HASTY else CLOSE_ENOUGH
+    close = CLOSE_ENOUGH if whole_effort < HASTY else CLOSE
     bound = raise_bound(layer.share, chips, slots.width, layer.bound, layer.peak, close=close)
     layer = better(layer, layer.table, bound)
     if (deadline is not None and time.monotonic() > deadline) or (hot_copies and slots.width == 2):
