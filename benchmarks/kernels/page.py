@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.kernels import beside, engine
+from benchmarks.kernels import beside, engine, under_load
 from benchmarks.kernels.beside import Line, Ratio, ratios
 from costmodel.passes.routed import NARROW_S_PER_B
 from rackfit.wording import counted
@@ -177,6 +177,23 @@ def engine_runs() -> str:
     return table(("model", "what", "measured, ms", "predicted, ms", "measured / predicted"), found)
 
 
+def engine_loads() -> str:
+    """First and further tokens under loads of users and of requests that come at random."""
+    found = []
+    for one in under_load.loaded():
+        median, late = one.ttft_ms
+        further = one.tpot_ms
+        found.append(
+            (one.server.model, one.what, str(one.server.api_servers),
+             *(f"{ms:,.0f}" for ms in (*median, *late)),
+             *(("-", "-") if further is None else (f"{ms:.1f}" for ms in further)),
+             f"{one.server.tokens_sent_together:.1f}")
+        )  # fmt: skip
+    head = ("model", "load", "API processes", "first token, median, ms", "replayed", "99th percentile, ms", "replayed",
+            "a further token, ms", "replayed", "tokens sent together")  # fmt: skip
+    return table(head, found)
+
+
 def engine_memory() -> str:
     """What an engine's server had in HBM beside what is priced, GiB."""
     found = []
@@ -203,6 +220,7 @@ def tables() -> str:
         "Narrow slices": narrow(),
         "Launches": launches(),
         "A whole engine, H200": engine_runs(),
+        "A whole engine under load, H200": engine_loads(),
         "Its memory, GiB": engine_memory(),
     }
     return "\n".join(f"### {name}\n\n{text}" for name, text in parts.items())

@@ -8,6 +8,7 @@ observes; an approximate export is priced as it starts, before the first move.
 from __future__ import annotations
 
 import json
+from math import ceil
 
 from costmodel.layout.layout import Layout
 from costmodel.question.engine_files import load_engine
@@ -43,6 +44,11 @@ NAME = "vllm"
 ENGINE = "vllm"
 LAUNCHES = True
 SUMMARY = "vLLM serve commands per replica and host"
+#: pieces of answers a second that one process of the API sends: half of what the measured one did when they began to
+#: wait for each other (docs/kernels.md, a whole engine under load)
+_SENT_PER_S = 2500.0
+#: processes of the API at most: a host has other work
+_MOST_PROCESSES = 16
 
 
 def limits(deployment: Deployment) -> list[Limit]:
@@ -173,7 +179,19 @@ def _words(deployment: Deployment, server: Server, share: Share) -> tuple[str, .
         role = "kv_producer" if server.role == "prefill" else "kv_consumer"
         transfer = {"kv_connector": connector(deployment), "kv_role": role}
         words += ["--kv-transfer-config", json.dumps(transfer)]
-    return (*words, *rank_words(server, share))
+    return (*words, *_api_words(deployment, server, share), *rank_words(server, share))
+
+
+def _api_words(deployment: Deployment, server: Server, share: Share) -> list[str]:
+    """More processes that take requests and send tokens than one for each attention rank, where those had too much to send."""
+    if share.launcher.rank or server.role == "prefill":
+        return []
+    instance = deployment.instance
+    service = deployment.evaluation.priced.replicas[server.index].service
+    drafts = instance.speculative
+    pieces = instance.workload.output_tokens / (1.0 if drafts is None else drafts.emitted)
+    count = min(_MOST_PROCESSES, ceil(float(service.requests_per_s) * pieces / _SENT_PER_S))
+    return ["--api-server-count", str(count)] if count > server.replica.shape.attention_dp else []
 
 
 def engine_words(deployment: Deployment, server: Server) -> list[str]:

@@ -6,7 +6,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from benchmarks.kernels import beside, engine, page
+from benchmarks.kernels import beside, engine, page, under_load
 from costmodel.models.load import load_model
 from costmodel.passes.communication import GroupRates
 from costmodel.passes.group import ChipGroup
@@ -44,6 +44,27 @@ def test_page_says_how_late_first_tokens_of_lone_prompts_are() -> None:
     text = " ".join(page.PAGE.read_text(encoding="utf-8").split())
     assert f"prompts from 8,192 tokens on take {long[0]} to {long[-1]}." in text
     assert f"up to 1,024 tokens in {short[0]} to {short[-1]} of what is predicted" in text
+
+
+def test_page_says_how_an_engine_under_load_differs_from_its_replay() -> None:
+    runs = under_load.loaded()
+    text = " ".join(page.PAGE.read_text(encoding="utf-8").split())
+    further = sorted(one.tpot_ms[0] / one.tpot_ms[1] for one in runs if one.tpot_ms)
+    assert f"Further tokens take {further[0]:.2f} to {further[-1]:.2f} of the replay" in text
+    rates = {
+        (one.server.model, one.replayed.run.prompt_len.mean): one.ttft_ms[0][1] / one.ttft_ms[0][0]
+        for one in runs
+        if not one.tpot_ms and one.replayed.run.concurrency != 1
+    }
+    for model, words in (("qwen3-30b-a3b", "{:.2f} and {:.2f} of the replayed rate"), ("llama-3.1-8b", "{:.2f} and {:.2f} from Llama-3.1-8B")):  # fmt: skip
+        assert words.format(*(rates[model, tokens] for tokens in (1024.0, 8192.0))) in text
+    late = {
+        (one.replayed.run.requested_rate, one.server.api_servers): one.ttft_ms
+        for one in runs
+        if one.replayed.run.loop == "open" and one.server.model == "llama-3.1-8b"
+    }
+    for processes, words in ((4, "within {:.0f} and {:.0f} ms at 20"), (1, "within {:.0f} and {:.0f} ms, and")):  # fmt: skip
+        assert words.format(*(late[rate, processes][0][0] for rate in (20.0, 40.0))) in text
 
 
 def test_layers_take_what_is_priced_with_what_lies_between_kernels() -> None:

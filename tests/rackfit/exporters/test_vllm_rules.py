@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from launch_lines import read_lines, servers, vllm_ranks
+from small_layouts import exported, question, server
 
+from costmodel.evaluate import evaluate
 from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported, export_layout
 from rackfit.exporters.hosts import Hosts
 from rackfit.exporters.options import option_table
+from rackfit.importers.deployment import build_layout
 from tests.rackfit.exporters.loaders import check_vllm_ascend
 from topology.errors import ExportError
 
@@ -97,3 +101,21 @@ def test_a_dense_model_is_expressed_without_loss(export: Export, result: Result)
         assert export("vllm").limits == ()
     else:
         assert all(limit.approximable for limit in export("vllm").limits)
+
+
+@pytest.mark.parametrize("batch", [2, 256])
+def test_tokens_are_sent_by_processes_enough(batch: int) -> None:
+    """One process of the API that sends 5,000 tokens/s makes first tokens late (docs/kernels.md)."""
+    instance = question("llama-3.1-8b", "hgx-h200")
+    found = replace(server("mixed", 1), batch=batch)
+    layout = build_layout(instance, [found]).layout
+    (price,) = evaluate(instance, layout).priced.replicas
+    sent = float(price.service.requests_per_s) * instance.workload.output_tokens
+    (line,) = read_lines(exported(instance, [found], "vllm").files["commands.sh"])
+    if batch == 2:
+        assert sent < 2500.0
+        assert "--api-server-count" not in line.words
+    else:
+        assert sent > 2500.0
+        assert (line.number("--api-server-count") - 1) * 2500.0 < sent
+        assert sent <= line.number("--api-server-count") * 2500.0
