@@ -26,6 +26,7 @@ from solver.place.placed_shapes import PlacedShapes
 from solver.place.realise import Realised
 from solver.rules import allowed
 from solver.rules.ttft_target import leaving
+from solver.shapes.least_rates import KnownSets
 from solver.shapes.pools import PoolClass, pool_classes, whole_usd_per_hour
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
 from solver.shapes.spans import joined_as_priced
@@ -49,8 +50,8 @@ class Groundwork:
     pricer: Pricer
 
 
-def groundwork(instance: Instance) -> Groundwork:
-    """That of a question."""
+def groundwork(instance: Instance, sets: KnownSets | None = None) -> Groundwork:
+    """That of a question. ``sets``: of other questions, on the same cluster too."""
     classes = pool_classes(instance.cluster)
     shapes = allowed(instance, enumerate_shapes(instance, classes))
     if instance.scenario.apart:
@@ -59,8 +60,11 @@ def groundwork(instance: Instance) -> Groundwork:
         from solver.apart.table import with_apart
 
         shapes, table = with_apart(instance, classes, shapes)
-        return Groundwork(classes, shapes, ApartPricer(instance, classes, table=table))
-    return Groundwork(classes, shapes, Pricer(instance, classes))
+        pricer: Pricer = ApartPricer(instance, classes, table=table)
+    else:
+        pricer = Pricer(instance, classes)
+    pricer.sets = sets or pricer.sets
+    return Groundwork(classes, shapes, pricer)
 
 
 class Known:

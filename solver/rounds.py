@@ -49,7 +49,7 @@ class Search(Known):
         """Rounds of bounding, realising and judging until the gap is proven or time is up.
 
         ``None`` as soon as the bound reaches ``enough_usd``: another search has found that already. ``brief``: few rounds
-        for shapes that might be better than the bound's, and no more time for what is only a proof.
+        for shapes that might be better than the bound's, and no more time for what is only a proof or only serves more.
         """
         self.report(f"{len(self.shapes)} shapes bounded")
         proof_s: float | None = None
@@ -90,7 +90,8 @@ class Search(Known):
             self._as_sold()
         if proof_s is None and not self.regular:
             proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None
-        self.roomier()
+        if not brief:
+            self.roomier()
         return self._finish(proof_s)
 
     def roomier(self) -> None:

@@ -150,7 +150,8 @@ def kept_groundwork(instance: Instance) -> Groundwork:
         if _differ_in_targets(entry[0], instance):
             break
     else:
-        entry = instance, groundwork(instance)
+        alike = (ground for other, ground in earlier if other.cluster is instance.cluster)
+        entry = instance, groundwork(instance, next((one.pricer.sets for one in alike), None))
     with _changing:
         others = [other for other in _kept if other is not entry]
         _kept[:] = [*others[1 - _MOST_KEPT :], entry]

@@ -64,9 +64,9 @@ class Pricer:
         self._rates: dict[tuple[int, ...], list[GroupRates]] = {}
         self._transfers: dict[int, Rate] = {}
         self._best_joined: dict[tuple[int, ...], bool] = {}
-        self._sets: KnownSets = {}
+        self.sets = KnownSets()
         if like is not None:
-            self.experts, self._rates = like.experts, like._rates
+            self.experts, self._rates, self.sets = like.experts, like._rates, like.sets
         elif moe is not None and instance.scenario.layer_slots == "same":
             ordered = engine is not None and never_places(instance)
             kind = OrderedBounds if ordered else ExpertBounds
@@ -211,7 +211,7 @@ class Pricer:
         if not neighbours_matter(self.instance.cluster, pool_class.domain):
             return [self.rates_of(shapes, row)[0]]
         parts = shapes.parts(row)
-        return least_rates(self._joined(parts), self.classes, parts, one, self._sets)
+        return least_rates(self._joined(parts), self.classes, parts, one, self.sets)
 
     def rates_of(self, shapes: ShapeTable, row: int) -> tuple[GroupRates, bool]:
         """Collective rates of a shape where chips cannot be told apart, and whether each stage has exactly these."""

@@ -7,6 +7,7 @@ seconds per byte that no set beats in both is a way of its own to bound a shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 
@@ -26,8 +27,23 @@ EVERY_PAIR = 32
 #: ways that a shape is bounded in at most
 _MOST_WAYS = 6
 
-#: sets of chips to bound by, by cluster, pool, number and use
-KnownSets = dict[Hashable, list[tuple[list[str], float]]]
+#: latency and seconds per byte of a collective
+_Cost = tuple[float, float]
+
+
+@dataclass
+class KnownSets:
+    """What others have been bounded by: sets of chips by cluster, pool, number and use, and costs on them."""
+
+    sets: dict[Hashable, list[tuple[list[str], float]]] = field(default_factory=dict)
+    costs: dict[Hashable, list[_Cost]] = field(default_factory=dict)
+
+    def cost(self, key: Hashable, find: Callable[[], list[_Cost]]) -> list[_Cost]:
+        """The costs under a key, worked out where they are not known."""
+        if key not in self.costs:
+            self.costs[key] = find()
+        return self.costs[key]
+
 
 _NONE = (0.0, 0.0)
 _NEVER = (NEVER_S, 0.0)
@@ -43,66 +59,79 @@ def least_rates(
     """Latencies and seconds per byte of a shape's collectives, one entry for each way worth bounding.
 
     No set of chips that is tried has more in any entry than in all of them. ``shape``: a row of a
-    :class:`solver.shapes.shapes.ShapeTable`, on ``parts``; ``known``: sets that others have been bounded by.
+    :class:`solver.shapes.shapes.ShapeTable`, on ``parts``; ``known``: what others have been bounded by.
     """
     tp, pp = shape["tp"], shape["pp"]
     stage_chips = tp * shape["attention_dp"]
     cluster = instance.cluster
     pools = pools_of(parts, classes)
     efficiency = instance.profile.for_chip(pools[0].chip.name)
-    distinct = list(dict.fromkeys(pools))
+    every = tuple((pool.domain, pool.part, pool.chip.name) for pool in pools)
+    alike = dict(zip(every, pools, strict=True))
+    places, distinct = tuple(alike), list(alike.values())
+    moe = instance.operations.moe
+    shares = (
+        cluster,
+        efficiency.all_reduce,
+        efficiency.all_to_all,
+        moe.top_k if moe is not None else 0,
+    )
     reduce, dispatch, send = [_NONE], [_NONE], _NONE
     if tp > 1:
-        reduce = _front(
-            _at_least(
-                achieved(partial(cluster.rate, "all-reduce", chips), efficiency.all_reduce),
-                2 * hops_s,
-            )
-            for pool in distinct
-            for chips, hops_s in _sets(
-                known, cluster, pool, tp, gathers=True, whole=parts == ((parts[0][0], tp),)
-            )
+        alone = parts == ((parts[0][0], tp),)
+        reduce = known.cost(
+            ("all-reduce", shares, places, tp, alone),
+            lambda: _front(
+                _at_least(
+                    achieved(partial(cluster.rate, "all-reduce", chips), efficiency.all_reduce),
+                    2 * hops_s,
+                )
+                for pool in distinct
+                for chips, hops_s in _sets(known, cluster, pool, tp, gathers=True, whole=alone)
+            ),
         )
-    moe = instance.operations.moe
-    runs = [[count for _, count in parts]] if pp == 1 else [[stage_chips]] * pp
-    moved = moved_for(instance, pools[0].chip, shape, runs)
+    counts = [count for _, count in parts]
+    moved = moved_for(instance, pools[0].chip, shape, [counts] if pp == 1 else [[stage_chips]] * pp)
     if moe is not None and stage_chips > 1:
         wide = len(parts) > 1 and pp == 1
-        groups = (
-            _together(known, cluster, pools, [count for _, count in parts], gathers=moved.gathers)
-            if wide
-            else [
-                one
-                for pool in distinct
-                for one in _sets(
-                    known,
-                    cluster,
-                    pool,
-                    stage_chips,
-                    gathers=moved.gathers,
-                    whole=len(parts) == pp == 1,
+        alone = len(parts) == pp == 1
+        dispatch = known.cost(
+            (
+                "dispatch",
+                shares,
+                (every, tuple(counts)) if wide else places,
+                stage_chips,
+                alone,
+                moved,
+            ),
+            lambda: _front(
+                _at_least(
+                    moved.rate(
+                        partial(exchange_rate, cluster, chips, moe.top_k, moved),
+                        stage_chips,
+                        efficiency,
+                    ),
+                    hops_s,
                 )
-            ]
-        )
-        dispatch = _front(
-            _at_least(
-                moved.rate(
-                    partial(exchange_rate, cluster, chips, moe.top_k, moved),
-                    stage_chips,
-                    efficiency,
-                ),
-                hops_s,
-            )
-            for chips, hops_s in groups
+                for chips, hops_s in (
+                    _together(known, cluster, pools, counts, gathers=moved.gathers)
+                    if wide
+                    else [
+                        one
+                        for pool in distinct
+                        for one in _sets(
+                            known, cluster, pool, stage_chips, gathers=moved.gathers, whole=alone
+                        )
+                    ]
+                )
+            ),
         )
     if pp > 1:
-        ways: list[Callable[[], Rate]] = []
-        if len(pools) > 1:
-            ends = (pools[0].chips[0], pools[1].chips[0])
-            ways.append(partial(cluster.rate, "send", ends))
-        if any(count > stage_chips for _, count in parts):
-            ways += [partial(least_send, cluster, pool) for pool in distinct]
-        send = _least([achieved(find, efficiency.all_to_all) for find in ways])
+        inside = any(count > stage_chips for count in counts)
+        (send,) = known.cost(
+            ("send", shares, every[:2], places if inside else ()),
+            lambda: [_sent(cluster, pools, distinct if inside else (), efficiency.all_to_all)],
+        )
     if len(reduce) * len(dispatch) > _MOST_WAYS:
         reduce = [_least(reduce)]
     return [
@@ -110,6 +139,15 @@ def least_rates(
         for one in reduce
         for other in dispatch
     ]
+
+
+def _sent(cluster: Cluster, pools: Sequence[Pool], inside: Sequence[Pool], share: float) -> _Cost:
+    """Of a message from stage to stage: between the first two pools, and between chips of those that hold two stages."""
+    ways: list[Callable[[], Rate]] = []
+    if len(pools) > 1:
+        ways.append(partial(cluster.rate, "send", (pools[0].chips[0], pools[1].chips[0])))
+    ways += [partial(least_send, cluster, pool) for pool in inside]
+    return _least([achieved(find, share) for find in ways])
 
 
 def least_send(cluster: Cluster, pool: Pool) -> Rate:
@@ -123,7 +161,7 @@ def least_send(cluster: Cluster, pool: Pool) -> Rate:
         rates = [cluster.rate("send", pair) for pair in combinations(pool.chips, 2)]
         s_per_byte = min(rate.s_per_byte for rate in rates)
     else:
-        rates = [cluster.rate("send", chips) for chips, _ in _sets({}, cluster, pool, 2)]
+        rates = [cluster.rate("send", chips) for chips, _ in _sets(KnownSets(), cluster, pool, 2)]
         fabric = cluster.domains[pool.domain].fabric
         s_per_byte = 1.0 / max(fabric.width(cluster.chip(chip).position) for chip in pool.chips)
     latency = min(rate.latency_s for rate in rates)
@@ -145,9 +183,9 @@ def _sets(
     have more hops than those of another with the same two.
     """
     key = cluster, pool.domain, pool.part, pool.chip.name, count, gathers, whole
-    if key not in known:
-        known[key] = _found(cluster, pool, count, gathers=gathers, whole=whole)
-    return known[key]
+    if key not in known.sets:
+        known.sets[key] = _found(cluster, pool, count, gathers=gathers, whole=whole)
+    return known.sets[key]
 
 
 def _found(

@@ -141,8 +141,11 @@ class Questions:
     exempt: float
 
 
-def questions(scenario: Scenario, asked: Asked) -> Questions:
-    """The steady questions of some traffic. Raises ``InstanceError`` for what is not searched with traffic."""
+def questions(scenario: Scenario, asked: Asked, like: Questions | None = None) -> Questions:
+    """The steady questions of some traffic, all on one cluster, whose rates are worked out once.
+
+    ``like``: other questions about the same cluster. Raises ``InstanceError`` for what is not searched with traffic.
+    """
     problems = [
         Problem(option("traffic"), f"{name} {wrong}")
         for name, wrong, told in (
@@ -170,6 +173,8 @@ def questions(scenario: Scenario, asked: Asked) -> Questions:
             (every, {"slo": Slo(tpot=tpot)}),
         )
     )  # fmt: skip
+    cluster = mean.cluster if like is None else like.mean.cluster
+    mean, own, least = (replace(one, cluster=cluster) for one in (mean, own, least))
     return Questions(mean, own, least, exempt)
 
 

@@ -74,7 +74,8 @@ class _TrafficSearch:
         self.target, self.on_progress = how.gap, on_progress
         self.turns = Turns(scenario, asked, how)
         first = self.turns.ways[0]
-        self.mean = search(
+        #: the steady answer at the mean lengths, which may be those of all requests
+        self.mean = first.spread if first.own.mean.scenario == first.own.spread.scenario else search(
             first.own.mean, clock=how.clock.follower(), gap=how.gap, seed=how.seed, workers=how.workers,
             brief=True,
         )  # fmt: skip

@@ -23,7 +23,7 @@ from costmodel.replay.pass_table import STEP
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.rounds import Search
-from solver.search import search
+from solver.search import kept_groundwork, search
 from solver.traffic.asked import Asked, Questions, questions
 from solver.traffic.bounds.least_cost import LeastCost, least_cost
 from solver.traffic.fleets import Fleets
@@ -114,14 +114,17 @@ class Way:
         cls, scenario: Scenario, asked: Asked, chunk: int, how: Looking, like: Way | None = None
     ) -> Way:
         """With so many tokens; ``like``: another way, whose draws judge this one as well. Raises what searches raise."""
-        own = questions(of_chunk(scenario, chunk), asked)
+        own = questions(of_chunk(scenario, chunk), asked, None if like is None else like.own)
         clock = how.clock.follower()  # a steady answer is none for traffic
         # brief: proofs of steady answers that replays have not judged may take all the time
         every = search(
             own.every, clock=clock, gap=how.gap, seed=how.seed, workers=how.workers, brief=True
         )
         least = least_cost(own, asked, every, how.clock, how.seed, how.workers)
-        plain = Search(own.spread, how.clock, how.gap, how.seed, None, workers=how.workers)
+        ground = kept_groundwork(own.spread)
+        plain = Search(
+            own.spread, how.clock, how.gap, how.seed, None, workers=how.workers, ground=ground
+        )
         spread = plain.run(brief=True)
         assert spread is not None
         tables = Tables(asked.requests.longest)

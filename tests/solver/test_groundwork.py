@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from costmodel.passes.communication import GroupRates
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo
 from solver import search as module
 from solver.answer import SearchResult
 from solver.clock import Clock
+from solver.known import groundwork
+from solver.rounds import Search
 from solver.search import kept_groundwork, search
 
 
@@ -55,3 +60,41 @@ def test_only_targets_may_differ() -> None:
     for other in others:
         assert kept_groundwork(other) is not kept
     assert len(module._kept) == module._MOST_KEPT
+
+
+def test_questions_on_one_cluster_share_what_collectives_take_there() -> None:
+    """Of another model and engine, too: costs that differ are kept apart."""
+    module._kept.clear()
+    first = instance("mixtral-8x7b", "tpu-v6e", 0.05)
+    others = [
+        replace(instance(model, "tpu-v6e", 0.05, **more), cluster=first.cluster)
+        for model, more in (
+            ("mixtral-8x7b", {"weight_dtype": "fp8"}),
+            ("qwen3-30b-a3b", {}),
+            ("qwen3-30b-a3b", {"profile": "physics"}),
+        )
+    ]
+    for asked in (first, *others):
+        alone, kept = groundwork(asked), kept_groundwork(asked)
+        assert kept.pricer.sets is module._kept[0][1].pricer.sets
+        fresh, shared = (ground.pricer.rates(ground.shapes) for ground in (alone, kept))
+        for name in GroupRates.__dataclass_fields__:
+            assert (getattr(fresh, name) == getattr(shared, name)).all(), name
+    known = len(module._kept[0][1].pricer.sets.costs)
+    kept_groundwork(first).pricer.rates(kept_groundwork(first).shapes)
+    assert len(module._kept[0][1].pricer.sets.costs) == known
+
+
+def test_brief_searches_look_for_no_fleet_that_serves_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = instance("gpt-oss-20b", "hgx-h100", 0.02, rate=1.0)
+    looks = []
+    usual = Search.roomier
+    monkeypatch.setattr(Search, "roomier", lambda self: (looks.append(1), usual(self)))
+    whole = answer(asked)
+    assert looks
+    looks.clear()
+    brief = search(asked, clock=Clock(None), brief=True)
+    assert not looks
+    assert brief.certificate.bound_usd_per_m_output_tokens == whole.certificate.bound_usd_per_m_output_tokens  # fmt: skip
+    costs = [found.evaluation.usd_per_m_output_tokens for found in (brief, whole)]
+    assert costs[0] == costs[1]

@@ -15,6 +15,7 @@ from solver.answer import SearchResult
 from solver.bounds.apart import whole_chips
 from solver.clock import Clock
 from solver.known import Known
+from solver.search import kept_groundwork
 from solver.traffic.asked import COVERS, REUSED, WHOLE, Asked, Questions
 from solver.traffic.bounds.late import least_usd, rates_with_late
 from solver.traffic.bounds.windows import least_share
@@ -46,7 +47,8 @@ def least_cost(
     Raises ``NoFeasibleLayout`` where no layout of all chips carries the rate after every loss, or none is left.
     """
     share = least_share(own.every, asked.steady, own.exempt)
-    known = Known(own.every, clock, 0.0, seed, None, workers=workers)
+    ground = kept_groundwork(own.every)
+    known = Known(own.every, clock, 0.0, seed, None, workers=workers, ground=ground)
     rates = rates_with_late(known, asked.steady, own.exempt)
     bound = every.certificate.bound_usd_per_m_output_tokens
     if (rates < known.items.upper).any():

@@ -13,7 +13,7 @@ from costmodel.passes.communication import GroupRates, rates_of_chips
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from solver.shapes.group_rates import moved_for
-from solver.shapes.least_rates import least_rates
+from solver.shapes.least_rates import KnownSets, least_rates
 from solver.shapes.pools import pool_classes
 from solver.shapes.stands import stands
 
@@ -47,7 +47,7 @@ def test_no_set_gathers_or_reduces_sooner_than_the_bound(
     for count in (5, 7, 8):
         widths = {"tp": 1, "attention_dp": count} if ranks else {"tp": count, "attention_dp": 1}
         shape = {"role": 1, "pp": 1, "slots": 0, **widths}
-        least = least_rates(instance, classes, ((0, count),), shape, {})
+        least = least_rates(instance, classes, ((0, count),), shape, KnownSets())
         moved = moved_for(instance, pool.chip, shape, [[count]])
         assert moved.gathers
         every = [
@@ -76,7 +76,7 @@ def test_stages_on_a_large_slice_stand_no_quicker_than_the_bound(
     efficiency = instance.profile.for_chip(pool.chip.name)
     count = tp * ranks * pp
     shape = {"role": 1, "tp": tp, "attention_dp": ranks, "pp": pp, "slots": 0}
-    least = least_rates(instance, classes, ((0, count),), shape, {})
+    least = least_rates(instance, classes, ((0, count),), shape, KnownSets())
     moved = moved_for(instance, pool.chip, shape, [[tp * ranks]] * pp)
     every = list(stands(instance.cluster, shape, [(pool, pool.chips, count)]))
     assert every

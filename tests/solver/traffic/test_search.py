@@ -70,6 +70,19 @@ def test_fresh_requests_meet_the_targets_and_no_bound_is_beaten() -> None:
     assert sum(met) >= 7
 
 
+def test_requests_of_one_length_are_searched_once_at_their_mean(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The steady answer at the mean lengths is that at the spread of lengths; large clusters of TPUs have no time for both."""
+    alike = requests(count=400)
+    given, asked = np.full(400, 1000), np.full(400, 150)
+    alike = replace(alike, input_tokens=given, output_tokens=asked)
+    monkeypatch.delattr(traffic_search, "search")
+    found = solved("hgx-h100", Asked(alike, TARGETS), gap=0.5)
+    assert found.traffic is not None
+    assert found.traffic.mean_usd_per_hour <= found.traffic.usd_per_hour
+
+
 def test_an_answer_is_confirmed_on_draws_by_which_it_was_not_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
