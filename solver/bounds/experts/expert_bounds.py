@@ -16,7 +16,8 @@ r"""Proven lower bounds on the busiest chip of a MoE layer, for every placement 
 - the pigeonhole: at least ``E - R`` experts have one replica, so some chip holds ``ceil((E-R)/n)`` of
   them and touches no less than the sum of that many smallest ``g_e(1)``;
 - without spare slots, ``q`` chips hold ``ceil(E/n)`` experts each: together no less than the ``q ceil(E/n)``
-  smallest ``g_e(1)``, so one of them holds at least the ``q``-th part.
+  smallest ``g_e(1)``, so one of them holds at least the ``q``-th part;
+- where no chip has two slots, the chip of the replica with the most load: ``g`` grows with that, so that its bound is one.
 
 Bounds are averaged over layers: a sum of maxima is never below the maximum of sums.
 """
@@ -40,6 +41,8 @@ Array = NDArray[np.float64]
 GRID = np.unique(np.round(np.geomspace(1, 2**22, 67))).astype(float)
 #: largest layers x experts x chips x replica counts for which every slot is a variable
 SMALL = 3000
+#: replicas of a busiest load, which is a bound up to rounding
+_ROUNDED = 1.0 + 1e-9
 
 
 def fullest(experts: int, chips: int) -> tuple[int, int]:
@@ -136,13 +139,14 @@ class ExpertBounds:
             spare = slots - self.num_experts
             extra = self._extra(spare, chips) if spare > 0 and chips > 1 else np.zeros((2, 1))
             average = (self._single[:, :, -1] + extra) / chips
-            alone = max(self.num_experts - max(spare, 0), 0)
-            pigeonhole = self._single[:, :, -(-alone // chips)]
+            fewest = -(-max(self.num_experts - max(spare, 0), 0) // chips)
+            pigeonhole = self._single[:, :, fewest]
             bound = np.maximum(average, pigeonhole)
             if spare <= 0:
                 full, many = fullest(self.num_experts, chips)
                 bound = np.maximum(bound, self._single[:, :, full * many] / many)
-            mean, least = bound
+            alone = self._hottest(chips, slots, GRID[:, None])
+            mean, least = np.maximum(bound, np.stack([alone.mean(axis=1), alone.min(axis=1)]))
             self._touched[key] = (mean, least)
         return self._touched[key]
 
@@ -169,9 +173,16 @@ class ExpertBounds:
                     single[:, : full * many].sum(axis=1) / many
                     if spare <= 0
                     else np.zeros(len(single)),
+                    self._hottest(chips, slots, np.asarray(tokens)),
                 ]
             )
         )
+
+    def _hottest(self, chips: int, slots: int, tokens: Array) -> Array:
+        """``[.., layers]``: touched of the busiest replica, where that is all its chip holds."""
+        if slots > chips or self.loads.max() * self.top_k > 1.0:
+            return np.zeros((*tokens.shape[:-1], len(self.loads)))
+        return touch_probability(self.layer_loads(chips, slots), self.top_k, tokens, _ROUNDED)
 
     def _extra(self, spare: int, chips: int) -> Array:
         """``[2, grid]``: what ``spare`` replicas add at least to the sum of touched slots."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -83,3 +85,32 @@ def test_shapes_with_copies_that_nobody_needs_are_not_hoped_for() -> None:
     wide = (shapes.role == 1) & (shapes.tp == 1) & (shapes.attention_dp == 53) & (shapes.pp == 1)
     hoped = {int(shapes.slots[row]): search.items.upper[row] for row in np.flatnonzero(wide)}
     assert hoped[265] < hoped[159]
+
+
+@pytest.mark.parametrize("chips", [5, 7, 9, 12])
+@pytest.mark.parametrize("hot_copies", [True, False])
+def test_of_one_slot_a_chip_the_bound_is_that_of_the_best_copies(
+    chips: int, hot_copies: bool
+) -> None:
+    """Every number of copies of five experts: the fullest chip reads its replica as seldom as any has it."""
+    rng = np.random.default_rng(chips)
+    loads = rng.dirichlet(np.full(5, 2.0), size=3)
+    loads = np.minimum(loads, 0.45)
+    loads /= loads.sum(axis=1, keepdims=True)
+    bounds = ExpertBounds(loads, 2, hot_copies=hot_copies)
+    assert loads.max() * 2 <= 1.0
+    every = [
+        np.array(copies)
+        for copies in itertools.product(range(1, chips - 3), repeat=5)
+        if sum(copies) == chips
+    ]
+    mean, least = bounds.touched_on_grid(chips, chips)
+    for place in (0, 4, 9, 20):
+        reached = np.array([touch_probability(loads, 2, GRID[place], copies) for copies in every])
+        best = reached.max(axis=-1).min(axis=0)
+        assert bounds.touched_by_layer(chips, chips, GRID[place]) == pytest.approx(best, rel=1e-8)
+        assert mean[place] == pytest.approx(best.mean(), rel=1e-8)
+        assert mean[place] <= best.mean()
+        assert least[place] <= best.min()
+    # of loads that one token may reach twice nothing is said
+    assert (ExpertBounds(loads, 20, hot_copies=hot_copies)._hottest(chips, chips, GRID[:1]) == 0.0).all()  # fmt: skip
