@@ -26,10 +26,10 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Ver
 
 #: seconds for a bound on all fleets, and how many times that where it is all that keeps the answer from its proof
 _FLEET_S, _PATIENCE = 12.0, 8.0
-#: rounds of placing shapes that are not in the bound's fleet
-_HOPES = 32
-#: the same where a proof does not matter
-_FEW_HOPES = 4
+#: rounds of placing shapes that are not in the bound's fleet, and where a proof does not matter
+_HOPES, _FEW_HOPES = 32, 4
+#: gap that is small enough there where neighbours matter, and the part of the time after which any is
+_BRIEF_GAP, _BRIEF_PART = 0.03, 0.15
 #: siblings of a shape tried in one round: placing one is quick beside a search for the fleet
 _SIBLINGS = 4
 #: rounds of placing shapes for a fleet as dear as the answer that serves more
@@ -54,6 +54,8 @@ class Search(Known):
         self.report(f"{len(self.shapes)} shapes bounded")
         proof_s: float | None = None
         hopes, limit_s = _FEW_HOPES if brief else _HOPES, _FLEET_S
+        enough = max(self.target, ROUNDING, 0.0 if self.regular or not brief else _BRIEF_GAP)
+        late_s = self.clock.elapsed_s + _BRIEF_PART * (self.clock.limit_s or float("inf"))
         while True:
             answer = self.fleet(self.items.best(), limit_s)
             self.bound = max(self.bound, min(answer.bound, self.best_cost))
@@ -63,7 +65,7 @@ class Search(Known):
                 self._fail(proven=answer.bound == float("inf"))
             if self.layout is None and 0 < self.bound < float("inf"):
                 self.report("every fleet bounded")
-            if self.gap <= max(self.target, ROUNDING):
+            if self.gap <= enough:
                 proof_s = self.clock.elapsed_s
                 break
             wanted = answer.fleet.shapes if answer.fleet is not None else set()
@@ -73,23 +75,25 @@ class Search(Known):
             self.place(fresh)
             self._improve()
             self.report(f"{len(self.placed.realised)} shapes placed")
-            if self.gap <= max(self.target, ROUNDING):
+            if self.gap <= enough:
                 proof_s = self.clock.elapsed_s
                 break
             if not (fresh or brief) and limit_s == _FLEET_S and self._cut_short(answer):
                 limit_s *= _PATIENCE  # nothing is left to place: what is missing is a proof
                 continue
+            if brief and self.layout is not None and self.clock.elapsed_s > late_s:
+                fresh, enough = [], float("inf")
             if self.clock.over or not fresh:
                 break
             if self._half_gone():
-                self._as_sold()
-        if proof_s is None and not self.regular and not self.clock.over:
+                self._as_sold(brief=brief)
+        if proof_s is None and not (self.regular or brief or self.clock.over):
             self._pack()
             self.report("sets of chips packed")
-        if not self.regular and self.gap > max(self.target, ROUNDING):
-            self._as_sold()
+        if not self.regular and self.gap > enough:
+            self._as_sold(brief=brief)
         if proof_s is None and not self.regular:
-            proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None
+            proof_s = self.clock.elapsed_s if self.gap <= enough else None
         if not brief:
             self.roomier()
         return self._finish(proof_s)
@@ -195,7 +199,7 @@ class Search(Known):
         limit = self.clock.limit_s
         return not self.regular and limit is not None and self.clock.remaining_s < limit / 2
 
-    def _as_sold(self) -> None:
+    def _as_sold(self, *, brief: bool = False) -> None:
         """Take the best layout of chips as they are sold, if it is better; once.
 
         On a torus of many chips a search does not see every set of them, and slices are few: what they serve is soon
@@ -215,7 +219,7 @@ class Search(Known):
                 asked = replace(self.instance, scenario=scenario, cluster=cluster_of(scenario))
                 slices = Search(asked, clock, self.target, self.seed, None, workers=self.workers)
                 slices.outer = None if self.layout is None else self.clock
-                found = slices.run()
+                found = slices.run(brief=brief)
             except (InstanceError, NoFeasibleLayout, NoLayoutInTime):
                 continue
             if found is not None and self.judge(found.layout, None, float("inf")):

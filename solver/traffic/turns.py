@@ -14,6 +14,8 @@ from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: part of the target that a first token takes without a queue, from which on fewer tokens in a pass are looked at first
 _MUCH = 0.25
+#: part of the time after which ways that are open are looked at, where nothing stands yet
+_LATE = 0.4
 
 
 class Turns:
@@ -43,13 +45,17 @@ class Turns:
         """Ways with the time to a first token that suits each, and with their own; then with others, the ``best`` one's first.
 
         The first way comes first, unless a first token takes much of the target; else that whose queues promise the cheapest
-        fleet. No more ways are opened when it is ``over``.
+        fleet. No more ways are opened when it is ``over``, or late and none of them has an answer.
         """
         left, first = list(self.ways), self.ways[0]
         if first.ttft_s <= _MUCH * (self.asked.targets.ttft_p99_s or inf):
             left = []
             yield from self._first_two(first)
-        left = [*left, *self._more(over)]
+        late_s = _LATE * (self.how.clock.limit_s or inf)
+        left = [
+            *left,
+            *self._more(lambda: over() or (best() is None and self.how.clock.elapsed_s > late_s)),
+        ]
         while left:
             # a draw that an answer failed since changes what queues promise
             way = min(left, key=self._rank)

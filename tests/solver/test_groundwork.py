@@ -98,3 +98,16 @@ def test_brief_searches_look_for_no_fleet_that_serves_more(monkeypatch: pytest.M
     assert brief.certificate.bound_usd_per_m_output_tokens == whole.certificate.bound_usd_per_m_output_tokens  # fmt: skip
     costs = [found.evaluation.usd_per_m_output_tokens for found in (brief, whole)]
     assert costs[0] == costs[1]
+
+
+def test_brief_searches_where_neighbours_matter_do_not_look_for_the_last_per_cent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = instance("qwen3-30b-a3b", "tpu-v5e", 0.02, rate=3.0)
+    monkeypatch.delattr(Search, "_pack")
+    found = search(asked, clock=Clock(None), brief=True)
+    assert found.certificate.gap > 0.01
+    assert found.evaluation.feasible
+    late = search(asked, clock=Clock(1e-3), brief=True)
+    assert late.evaluation.feasible
+    assert late.certificate.bound_usd_per_m_output_tokens <= found.evaluation.usd_per_m_output_tokens * (1 + 1e-9)  # fmt: skip

@@ -19,8 +19,9 @@ class Way:
         return self.usd_per_hour, 0.0
 
 
-def turns_of(*ways):
+def turns_of(*ways, elapsed_s=0.0):
     turns = Turns.__new__(Turns)
+    turns.how = SimpleNamespace(clock=SimpleNamespace(limit_s=60.0, elapsed_s=elapsed_s))
     turns.ways, turns.chunks, turns._promised = list(ways), [], {}
     turns.asked = SimpleNamespace(targets=Targets(5.0, 0.05, 0.99))
     return turns
@@ -40,3 +41,24 @@ def test_replicas_that_leave_time_to_wait_are_looked_at_once():
     order = list(turns_of(dear, cheap).one_by_one(lambda: False, lambda: None))
     assert order[:2] == [(cheap, 1.0), (dear, 1.0)]
     assert sum(hurry == 1.0 for _, hurry in order) == 2
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "stands", "opened"),
+    [(20.0, False, True), (30.0, False, False), (30.0, True, True)],
+)
+def test_what_is_open_is_looked_at_where_it_is_late_and_nothing_stands(elapsed_s, stands, opened):
+    """Opening a way takes a search of its own: on large tori that was all the time there is."""
+    first, second = Way(3.0, 20.0), Way(3.0, 10.0)
+    turns = turns_of(first, elapsed_s=elapsed_s)
+    turns.chunks = [4096]
+
+    def another():
+        turns.chunks.clear()
+        turns.ways.append(second)
+        return second
+
+    turns._open = another
+    order = list(turns.one_by_one(lambda: False, lambda: first if stands else None))
+    assert order[0][0] is (second if opened else first)
+    assert (second in {way for way, _ in order}) == opened
