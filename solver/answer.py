@@ -104,7 +104,8 @@ class ForTraffic:
     """What replays said of an answer for traffic, and what steady answers cost beside it.
 
     ``met``: on the traffic as it is, at the peak. ``runs``: replays passed, ``losses``: after each of so many.
-    ``confirmed``: whether those of all draws by which it was not chosen are among them; else the time was over.
+    ``confirmed``: whether those of all draws by which it was not chosen are among them; else the time was over, or it
+    missed one and ``draws`` says on how many others it meets the targets, and of how many.
     ``peak``: the rate of the replays over the mean rate. ``mean_usd_per_hour``: the steady answer at the mean
     lengths; ``spread_usd_per_hour``: the same where lengths differ; ``usd_per_hour``: this answer.
     ``usd_per_m_output_tokens`` at the mean rate. ``loads`` by role: what the peak takes of each pool.
@@ -126,6 +127,7 @@ class ForTraffic:
     chunks_tried: tuple[int, ...]
     #: whether replays began with sequences that decode, as their requests alone would not fill the fleet
     under_way: bool = False
+    draws: tuple[int, int] | None = None
     #: ``None`` where prompts are computed whole
     prefixes: PrefixUse | None = None
 

@@ -215,6 +215,7 @@ def _traffic() -> dict[str, Any]:
             "losses": {"type": "integer", "minimum": 0},
             "confirmed": {"type": "boolean"},
             "under_way": {"type": "boolean"},
+            "draws": {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2},
             "loads": {"type": "object", "additionalProperties": SHARE},
             "prefill_chunk_tokens": COUNT,
             "chunks_tried": {"type": "array", "items": COUNT},

@@ -40,6 +40,7 @@ class _Traffic(BaseModel):
     losses: int
     #: older documents do not say
     confirmed: bool = True
+    draws: tuple[int, int] | None = None
     peak: float
     mean_usd_per_hour: float = Field(gt=0)
     spread_usd_per_hour: float = Field(gt=0)
@@ -72,6 +73,11 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
         return []
     after = f", also after each of {found.losses} losses" if found.losses else ""
     open_end = "" if found.confirmed else " (the time ended before all draws that confirm it)"
+    if found.draws is not None:
+        met_on, of = found.draws
+        open_end = (
+            f"; it missed one of those that confirm it, and meets them on {met_on} of {of} others"
+        )
     wanted = [
         f"TTFT P99 {found.ttft_p99_s:g} s" if found.ttft_p99_s is not None else "",
         f"TPOT P99 {found.tpot_p99_s * 1e3:g} ms" if found.tpot_p99_s is not None else "",

@@ -30,6 +30,8 @@ _LEAST_AGAIN, _MOST_AGAIN, _TOGETHER = 2, 6, 50_000
 _LEAST_FRESH, _MOST_FRESH, _TOGETHER_FRESH = 4, 14, 150_000
 #: draws after these that others may use
 _APART = 1_000
+#: draws of which an answer may miss one in twenty
+_COUNTED = 20
 
 
 #: what the bound of an answer for traffic holds for
@@ -101,6 +103,10 @@ class Asked:
     def likely(self, seed: int) -> list[Requests]:
         """As many other draws as an answer is confirmed on: what those will ask for is told by these."""
         return [self.another(seed, _APART + number) for number in range(len(self.fresh(seed)))]
+
+    def counted(self, seed: int) -> list[Requests]:
+        """Draws on which an answer is counted that missed one of the fresh ones: nothing was chosen by any of them."""
+        return [self.another(seed, 2 * _APART + number) for number in range(_COUNTED)]
 
     def course(self, instance: Instance, seed: int) -> Course:
         """How requests are replayed. Where so many are under way at once that a draw would not fill the fleet, it is busy from the start."""

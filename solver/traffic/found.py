@@ -77,6 +77,7 @@ def answered(
             runs=len(found.verdict.runs),
             losses=found.verdict.after,
             confirmed=found.verdict.confirmed,
+            draws=found.verdict.draws,
             peak=asked.peak,
             mean_usd_per_hour=steady.mean.evaluation.usd_per_hour or 0.0,
             spread_usd_per_hour=steady.spread.evaluation.usd_per_hour or 0.0,

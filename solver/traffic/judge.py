@@ -18,6 +18,9 @@ from solver.traffic.asked import Asked
 from solver.traffic.losses import losses
 from solver.verify import ROUNDING
 
+#: part of those draws that a layout may miss where none was found that meets all which confirm it
+LEFT = 0.05
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -32,6 +35,8 @@ class Verdict:
     after: int
     #: whether it was replayed on every fresh draw too
     confirmed: bool = False
+    #: of how many draws by which nothing was chosen it meets how many, where it missed one that confirms
+    draws: tuple[int, int] | None = None
 
     @property
     def meets(self) -> bool:
@@ -120,6 +125,32 @@ class Judge:
         told = replace(known, runs=tuple(found), confirmed=confirmed)
         self._known[self._key(layout)] = told
         return told
+
+    def counted(self, layout: Layout, over: Callable[[], bool]) -> tuple[int, int] | None:
+        """On how many of the draws by which nothing was chosen a layout meets the targets, and of how many.
+
+        ``None``: on too few, or the time is ``over`` before that is known; after some loss it does not; or it carries less than the rate.
+        """
+        if self._overloaded(layout) is not None:
+            return None
+        draws = self.asked.counted(self.seed)
+        tests = [(layout, requests) for requests in draws]
+        if self.asked.spare:
+            rests = losses(self.instance, layout, self.asked.spare)
+            if not all(rest.replicas and self._overloaded(rest) is None for rest in rests):
+                return None
+            tests[:0] = [(rest, draws[0]) for rest in rests]
+        missed = 0
+        for tried, requests in tests:
+            if over():
+                return None
+            targets = self.asked.targets
+            missed += not meets_targets(
+                self.instance, tried, requests, targets, self.course, self._tables
+            )
+            if missed and (tried is not layout or missed > LEFT * len(draws)):
+                return None
+        return len(draws) - missed, len(draws)
 
     def _learn(self, requests: Requests) -> None:
         """Choose by a draw that an answer failed: the next ones meet it first, and are confirmed on another instead."""
