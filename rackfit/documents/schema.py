@@ -215,13 +215,13 @@ def _traffic() -> dict[str, Any]:
             "losses": {"type": "integer", "minimum": 0},
             "confirmed": {"type": "boolean"},
             "under_way": {"type": "boolean"},
-            "draws": {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2},
             "loads": {"type": "object", "additionalProperties": SHARE},
             "prefill_chunk_tokens": COUNT,
             "chunks_tried": {"type": "array", "items": COUNT},
         }
     )
     shares = dict.fromkeys(("host_bytes", "hit_rate", "most_hit_rate"), SHARE)
+    found["properties"]["draws"] = {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}
     found["properties"]["prefixes"] = json_object(
         {"tier": {"enum": ["hbm", "host"]}, **shares, "hbm_usd_per_m_output_tokens": FIGURE}
     )

@@ -19,7 +19,7 @@ from solver.traffic.losses import losses
 from solver.verify import ROUNDING
 
 #: part of those draws that a layout may miss where none was found that meets all which confirm it
-LEFT = 0.05
+_LEFT = 0.05
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Judge:
             missed += not meets_targets(
                 self.instance, tried, requests, targets, self.course, self._tables
             )
-            if missed and (tried is not layout or missed > LEFT * len(draws)):
+            if missed and (tried is not layout or missed > _LEFT * len(draws)):
                 return None
         return len(draws) - missed, len(draws)
 
