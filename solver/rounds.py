@@ -52,7 +52,6 @@ class Search(Known):
         for shapes that might be better than the bound's, and no more time for what is only a proof or only serves more.
         """
         self.report(f"{len(self.shapes)} shapes bounded")
-        proof_s: float | None = None
         hopes, limit_s = _FEW_HOPES if brief else _HOPES, _FLEET_S
         enough = max(self.target, ROUNDING, 0.0 if self.regular or not brief else _BRIEF_GAP)
         late_s = self.clock.elapsed_s + _BRIEF_PART * (self.clock.limit_s or float("inf"))
@@ -66,7 +65,6 @@ class Search(Known):
             if self.layout is None and 0 < self.bound < float("inf"):
                 self.report("every fleet bounded")
             if self.gap <= enough:
-                proof_s = self.clock.elapsed_s
                 break
             wanted = answer.fleet.shapes if answer.fleet is not None else set()
             fresh = sorted(wanted - set(self.placed.realised)) or self.promising(wanted)
@@ -76,7 +74,6 @@ class Search(Known):
             self._improve()
             self.report(f"{len(self.placed.realised)} shapes placed")
             if self.gap <= enough:
-                proof_s = self.clock.elapsed_s
                 break
             if not (fresh or brief) and limit_s == _FLEET_S and self._cut_short(answer):
                 limit_s *= _PATIENCE  # nothing is left to place: what is missing is a proof
@@ -87,13 +84,13 @@ class Search(Known):
                 break
             if self._half_gone():
                 self._as_sold(brief=brief)
-        if proof_s is None and not (self.regular or brief or self.clock.over):
+        if self.gap > enough and not (self.regular or brief or self.clock.over):
             self._pack()
             self.report("sets of chips packed")
         if not self.regular and self.gap > enough:
             self._as_sold(brief=brief)
-        if proof_s is None and not self.regular:
-            proof_s = self.clock.elapsed_s if self.gap <= enough else None
+        # of a brief search the gap that was enough may be no proof
+        proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None
         if not brief:
             self.roomier()
         return self._finish(proof_s)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from costmodel.measured.load.predict import Replayed, predict_load
 from costmodel.measured.load.runs import read_load_runs
+from rackfit.wording import counted
 from topology.catalogue import data_dir, read_data
 
 _FILE = data_dir("measured") / "engine_h200_load.json"
@@ -39,10 +40,9 @@ class Loaded:
         if run.profile is not None:
             given = run.profile.system_prompt_tokens + run.profile.question_tokens
             asked = run.profile.output_tokens
-        load = (
-            f"{run.concurrency} users" if run.concurrency else f"{run.requested_rate:g} requests/s"
-        )
-        return f"{load}, {given:,.0f} + {asked:,.0f} tokens".replace("1 users", "1 user")
+        users, rate = run.concurrency, run.requested_rate
+        load = counted(users, "user") if users else f"{rate:g} requests/s"
+        return f"{load}, {given:,.0f} + {asked:,.0f} tokens"
 
     @property
     def ttft_ms(self) -> tuple[tuple[float, float], tuple[float, float]]:

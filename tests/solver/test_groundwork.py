@@ -107,6 +107,7 @@ def test_brief_searches_where_neighbours_matter_do_not_look_for_the_last_per_cen
     monkeypatch.delattr(Search, "_pack")
     found = search(asked, clock=Clock(None), brief=True)
     assert found.certificate.gap > 0.01
+    assert (found.status, found.proof_s) == ("feasible", None)
     assert found.evaluation.feasible
     late = search(asked, clock=Clock(1e-3), brief=True)
     assert late.evaluation.feasible
