@@ -64,13 +64,17 @@ def expert_bytes(instance: Instance) -> dict[int, float]:
 def weights_by_chip(layout: Layout, priced: PricedLayout | None = None) -> dict[str, Weights]:
     """Weights of every chip in a replica; ``dense_bytes`` are 0 without prices. Equal chips share one object."""
     found: dict[str, Weights] = {}
+    known: dict[object, Weights] = {}
+    experts: dict[object, list[Experts]] = {}
     for at, replica in enumerate(layout.replicas):
         if replica.apart is not None:
             message = "a move does not take experts apart"
             raise InstanceError(Problem(f"replicas[{at}].apart", message))
-        known: dict[object, Weights] = {}
         for number, stage in enumerate(replica.stages):
-            held = stage_experts(layout, stage)
+            alike = stage.expert_map, stage.layers, stage.slot_key
+            if alike not in experts:
+                experts[alike] = stage_experts(layout, stage)
+            held = experts[alike]
             memory = priced.replicas[at].stages[number].memory if priced else None
             for place, chip in enumerate(stage.chips):
                 shard = (stage.layers, replica.shape.tp, place % replica.shape.tp)

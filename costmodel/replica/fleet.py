@@ -154,6 +154,8 @@ class _Transfers:
                     if found is not None:
                         self.gates[home] = found[0]
         self._known: dict[tuple[object, ...], tuple[float | None, float | None]] = {}
+        #: by replica of the layout
+        self._times: dict[int, tuple[float | None, float | None]] = {}
         #: gates that are reached in one time from wherever is in their unit, and from wherever is not
         self._alike: dict[tuple[object, ...], dict[int, list[tuple[int, str]]]] = {}
         for home, chip in self.gates.items():
@@ -184,9 +186,13 @@ class _Transfers:
 
         A replica over several domains sends from each of them, to others or inside where there is no other.
         """
-        homes = self.homes(replica.kv_chips)
-        times = [self._from(home, replica) for home in homes]
-        if len(homes) == 1:
+        if id(replica) not in self._times:
+            self._times[id(replica)] = self._near_and_far(replica)
+        return self._times[id(replica)]
+
+    def _near_and_far(self, replica: Replica) -> tuple[float | None, float | None]:
+        times = [self._from(home, replica) for home in self.homes(replica.kv_chips)]
+        if len(times) == 1:
             return times[0]
         sent = [near if far is None else far for near, far in times]
         known = [one for one in sent if one is not None]

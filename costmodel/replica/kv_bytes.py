@@ -15,14 +15,21 @@ def in_flight_bytes(instance: Instance, role: Role, layers: tuple[int, int], tp:
 
 
 def bytes_by_chip(
-    instance: Instance, replica: Replica
+    instance: Instance, replica: Replica, known: dict[object, float] | None = None
 ) -> Iterator[tuple[str, dict[tuple[KvTier, bool], float]]]:
-    """Each chip with its bytes by tier and whether they wait, tier by tier; none is left out."""
+    """Each chip with its bytes by tier and whether they wait, tier by tier; none is left out.
+
+    ``known``: bytes in flight of stages of this question, filled here, for replicas alike.
+    """
+    known = {} if known is None else known
     in_flight, idle = replica.rank_sequences(), idle_by_rank(replica)
     tp, place = replica.shape.tp, replica.place_in_flight
     for stage in replica.stages:
-        one = in_flight_bytes(instance, replica.role, stage.layers, tp)
-        waiting = idle_bytes(instance, stage_kinds(instance, *stage.layers), tp)
+        key = replica.role, stage.layers, tp
+        if key not in known:
+            known[key] = in_flight_bytes(instance, *key)
+        one = known[key]
+        waiting = idle_bytes(instance, stage_kinds(instance, *stage.layers), tp) if idle else 0.0
         for at, chip in enumerate(stage.chips):
             held: dict[tuple[KvTier, bool], float] = {(place, False): one * in_flight[at // tp]}
             held |= {(tier, True): waiting * counts[at // tp] for tier, counts in idle.items()}

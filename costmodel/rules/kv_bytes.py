@@ -17,14 +17,15 @@ from costmodel.tolerance import exceeds
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
     """The first chip of each replica whose stated bytes are others."""
     violations = []
+    known: dict[object, float] = {}
     for index, replica in enumerate(layout.replicas):
-        message = _wrong(instance, replica)
+        message = _wrong(instance, replica, known)
         if message:
             violations.append(Violation("kv_bytes", f"replicas[{index}].kv", message))
     return violations
 
 
-def _wrong(instance: Instance, replica: Replica) -> str | None:
+def _wrong(instance: Instance, replica: Replica, known: dict[object, float]) -> str | None:
     stated: dict[tuple[str, str, bool], float] = {}
     for share in replica.kv:
         if share.bytes is not None:
@@ -32,7 +33,7 @@ def _wrong(instance: Instance, replica: Replica) -> str | None:
             stated[key] = stated.get(key, 0.0) + share.bytes
     if not stated:
         return None
-    for chip, held in bytes_by_chip(instance, replica):
+    for chip, held in bytes_by_chip(instance, replica, known):
         for (tier, waits), found in held.items():
             said = stated.get((chip, tier, waits), found)
             if exceeds(said, found) or exceeds(found, said):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from rackfit.exporters.registry import Limit, exporter
 from rackfit.exporters.tiers import tier_limits, tier_notes
 from topology.catalogue import is_folder
 from topology.errors import ExportError, InstanceError, Problem, option
+
+#: limits of a target that are told one by one, and places that each of them names
+_TOLD, _PLACES = 12, 3
 
 
 @dataclass(frozen=True)
@@ -127,11 +131,23 @@ def _approximated(deployment: Deployment, layout: Layout, target: str) -> Deploy
     )
 
 
-def _refusal(target: str, limits: list[Limit], asked: bool) -> list[str]:
-    lines = [f"{target} cannot express this layout:"]
-    lines += [f"  {limit}" for limit in limits[:12]]
-    if len(limits) > 12:
-        lines.append(f"  and {len(limits) - 12} more")
+def by_message(limits: Sequence[Limit]) -> list[str]:
+    """What a target cannot say, each once, with the first places where it is."""
+    places: dict[str, list[str]] = {}
+    for limit in limits:
+        places.setdefault(limit.message, []).append(limit.place)
+    return [
+        f"{', '.join(where[:_PLACES])}{f' and {len(where) - _PLACES} more' if len(where) > _PLACES else ''}: {message}"
+        for message, where in places.items()
+    ]
+
+
+def _refusal(target: str, limits: Sequence[Limit], asked: bool) -> list[str]:
+    told = by_message(limits)
+    lines = [f"{target} cannot express this layout{', nor one near it' if asked else ''}:"]
+    lines += [f"  {line}" for line in told[:_TOLD]]
+    if len(told) > _TOLD:
+        lines.append(f"  and {len(told) - _TOLD} more")
     if all(limit.approximable for limit in limits) and not asked:
         lines.append(
             f"{option('allow-approximate')} writes the nearest it can express and tells the loss"

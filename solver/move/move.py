@@ -24,25 +24,44 @@ from solver.search import searched
 from solver.verify import ROUNDING
 from topology.errors import InstanceError, NoFeasibleLayout, Problem
 
+#: part of the time that the search for the best layout may take
+_SEARCH = 0.6
+#: how many times as long each start may take to judge on the way to one layout as on that to another
+_AS_LONG = 1.5
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """A layout that the move may go to: what it costs, and the weights that chips have to load for it.
-
-    ``least_requests_per_s``: what is served at the worst moment on the way.
-    """
+    """A layout that the move may go to, and the walk there."""
 
     name: str
-    layout: Layout
-    evaluation: Evaluation
-    moved_bytes: float
-    least_requests_per_s: float
+    walk: Walk
+    steps: Steps
+
+    @property
+    def layout(self) -> Layout:
+        """The layout, on the chips that it is to take."""
+        return self.walk.after
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The evaluator's word on it."""
+        return self.walk.judged
+
+    @property
+    def moved_bytes(self) -> float:
+        """Bytes of the weights that chips have to load for it."""
+        return self.walk.moved_bytes
+
+    @property
+    def least_requests_per_s(self) -> float:
+        """What is served at the worst moment on the way."""
+        return self.steps.least_requests_per_s
 
     @property
     def cost(self) -> float:
         """Dollars per million output tokens."""
-        found = self.evaluation.usd_per_m_output_tokens
-        return float("inf") if found is None else found
+        return _cost(self.evaluation)
 
 
 @dataclass(frozen=True)
@@ -102,7 +121,9 @@ def move_to(
             1 + ROUNDING
         ):
             layout = nearer
-    return _moved(before, (instance, layout), asked, during)
+    between = through(before[0], instance, during)
+    walk = Walk(instance, between, (before[1], layout), asked)
+    return _moved(Candidate("target", walk, walk.steps))
 
 
 def move_within(
@@ -125,27 +146,33 @@ def move_within(
     check_same_cluster(before[0], before[1], instance)
     if instance.scenario.engine == ANY:
         raise InstanceError(Problem("engine", "any is no choice here: name the engine that runs"))
+    # the way there takes time, too
     answer, engine, _ = searched(
-        instance, clock, gap, seed, on_progress, lambda snapshot: None, workers
+        instance, clock.follower(_SEARCH), gap, seed, on_progress, lambda snapshot: None, workers
     )
     running = before[1]
     between = through(before[0], instance, during)
 
-    def candidate(name: str, layout: Layout) -> Candidate:
-        return _candidate(name, Walk(instance, between, (running, layout)), asked)
+    def walk_to(layout: Layout) -> Walk:
+        return Walk(instance, between, (running, layout), asked)
 
-    best = candidate("best", nearest_chips(instance, running, answer.layout))
-    if best.evaluation.violations:
-        best = candidate("best", answer.layout)
+    walk = walk_to(nearest_chips(instance, running, answer.layout))
+    if walk.judged.violations:
+        walk = walk_to(answer.layout)
+    began = clock.elapsed_s
+    best = Candidate("best", walk, walk.steps)
+    each_s = (clock.elapsed_s - began) / (1 + len(walk.new))
     least = min(_cost(answer.evaluation), best.cost)
     found = [best]
-    if engine is not None:
+    if engine is not None and not clock.over:
         made = made_of(running, engine, budget.most_bytes, budget.within, least, clock, seed)
-        others = [candidate(name, layout) for name, layout in made]
-        found += [one for one in others if one.evaluation.feasible]
+        for name, layout in made:
+            walk = walk_to(layout)
+            takes_s = _AS_LONG * each_s * (1 + len(walk.new))
+            if walk.judged.feasible and clock.remaining_s > takes_s:
+                found.append(Candidate(name, walk, walk.steps))
     taken = _taken(found, budget, least, between.scenario.rate or 0.0)
-    moved = _moved(before, (instance, taken.layout), asked, during)
-    return replace(moved, target=taken, candidates=tuple(found), search=answer)
+    return replace(_moved(taken), candidates=tuple(found), search=answer)
 
 
 def _taken(found: Sequence[Candidate], budget: Budget, best: float, rate: float) -> Candidate:
@@ -172,26 +199,11 @@ def _taken(found: Sequence[Candidate], budget: Budget, best: float, rate: float)
     return min(allowed, key=rank)
 
 
-def _moved(
-    before: tuple[Instance, Layout],
-    target: tuple[Instance, Layout],
-    asked: Asked,
-    during: float | None,
-) -> Move:
-    instance, layout = target
-    between = through(before[0], instance, during)
-    walk = Walk(instance, between, (before[1], layout))
-    return Move(
-        instance, between, _candidate("target", walk, asked), walk.steps(asked),
-        walk.plain_restart(asked), asked,
-    )  # fmt: skip
+def _moved(target: Candidate) -> Move:
+    walk = target.walk
+    return Move(walk.instance, walk.through, target, target.steps, walk.plain_restart, walk.asked)
 
 
 def _cost(evaluation: Evaluation) -> float:
     found = evaluation.usd_per_m_output_tokens
     return float("inf") if found is None else found
-
-
-def _candidate(name: str, walk: Walk, asked: Asked) -> Candidate:
-    least = walk.steps(asked).least_requests_per_s
-    return Candidate(name, walk.after, walk.judged, walk.moved_bytes(), least)

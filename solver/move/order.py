@@ -1,31 +1,23 @@
 """The order in which replicas start and stop: at its worst moment as much is served as any such order allows.
 
-A replica that starts needs its chips: those that stand there stop first. What runs is then a set of replicas; the
-search goes from set to set, the widest passage first (a bottleneck path), and replicas that are alike count as one
-kind. Rates of replicas add up as the fleet's do; links are left to the evaluator.
+A replica that starts needs its chips: those that stand there stop first. How far each bundle (:mod:`solver.move.bundles`) has come is
+a situation; the search goes from situation to situation, the widest passage first (a bottleneck path), and bundles of one form that
+have come as far count as one. Rates of replicas add up as the fleet's do; links are left to the evaluator.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
+from bisect import insort
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from costmodel.layout.layout import Role
+from costmodel.tolerance import RELATIVE
+from solver.move.bundles import Bundle, Counts, Form, Part, Rates, added, bundles_of, together
 
-#: sets looked at before the rest is ordered one by one
-_MOST_SETS = 20_000
-
-
-@dataclass(frozen=True)
-class Part:
-    """A replica for the order: its role and requests/s, its chips, and what is alike."""
-
-    role: Role
-    requests_per_s: float
-    chips: frozenset[str]
-    kind: Hashable
+#: situations looked at before the rest is ordered one by one
+_MOST_SEEN = 20_000
 
 
 @dataclass(frozen=True)
@@ -45,12 +37,29 @@ class Order:
     proven: bool
 
 
-def served(parts: Sequence[Part]) -> float:
+#: a form by its number, and how many replicas of each class have started in a bundle of it
+Stage = tuple[int, Counts]
+#: how many bundles have come so far, by stage
+Situation = tuple[tuple[Stage, int], ...]
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A replica of one class starts in a bundle. ``during``: requests/s of all while it loads."""
+
+    stage: Stage
+    reached: Stage
+    during: float
+
+
+#: starts so far, the last one first
+Path = tuple["Path", _Start] | None
+
+
+def served(rates: Rates) -> float:
     """Requests per second of replicas together, as far as links carry it."""
-    rates: dict[str, float] = dict.fromkeys(("prefill", "decode", "mixed"), 0.0)
-    for part in parts:
-        rates[part.role] += part.requests_per_s
-    return min(rates["prefill"], rates["decode"]) + rates["mixed"]
+    prefill, decode, mixed = rates
+    return min(prefill, decode) + mixed
 
 
 class Orders:
@@ -58,15 +67,17 @@ class Orders:
 
     def __init__(self, stays: Sequence[Part], old: Sequence[Part], new: Sequence[Part]):
         self.stays, self.old, self.new = tuple(stays), tuple(old), tuple(new)
-        self.needs = [
-            frozenset(at for at, other in enumerate(old) if other.chips & part.chips)
-            for part in new
-        ]
-
-    def served(self, stopped: frozenset[int], started: frozenset[int]) -> float:
-        """Requests per second of what runs."""
-        old = [part for at, part in enumerate(self.old) if at not in stopped]
-        return served([*self.stays, *old, *(self.new[at] for at in sorted(started))])
+        on = {chip: at for at, part in enumerate(old) for chip in part.chips}
+        #: by new replica, the old ones on its chips
+        self.needs = [frozenset(on[chip] for chip in part.chips if chip in on) for part in new]
+        #: old replicas whose chips no new one takes: they stop last
+        self.last = sorted(set(range(len(old))).difference(*self.needs))
+        self.bundles = bundles_of(old, new, self.needs)
+        forms = list({id(one.form): one.form for one in self.bundles}.values())
+        self._forms: list[Form] = forms
+        self._number = {id(form): at for at, form in enumerate(forms)}
+        self._all = together([*stays, *(old[at] for at in self.last)])
+        self._known: dict[tuple[Stage, int | None], Rates] = {}
 
     def best(self, enough: float) -> Order:
         """The widest path, with neighbours in one exchange while that serves ``enough`` (0: as much as the path does).
@@ -74,93 +85,161 @@ class Orders:
         Where a part of the path serves less than enough, others do not join it at a further loss.
         """
         path, least, proven = self._path()
-        last = [at for at in range(len(self.old)) if not any(at in need for need in self.needs)]
         exchanges = self._together(path, enough or least)
-        if last:
-            exchanges.append(Exchange(tuple(last), ()))
+        if self.last:
+            exchanges.append(Exchange(tuple(self.last), ()))
         return Order(tuple(exchanges), least, proven)
-
-    def _stopped(self, started: frozenset[int]) -> frozenset[int]:
-        return frozenset(at for one in started for at in self.needs[one])
-
-    def _key(self, started: frozenset[int]) -> Hashable:
-        """Equal for sets that look alike from here on."""
-        rest = sorted(
-            repr((
-                self.new[at].kind,
-                sorted(repr(self.old[o].kind) for o in self.needs[at]),
-                sorted(o in self._stopped(started) for o in self.needs[at]),
-            ))
-            for at in range(len(self.new))
-            if at not in started
-        )  # fmt: skip
-        return tuple(rest), round(self.served(self._stopped(started), started), 9)
 
     def _path(self) -> tuple[list[int], float, bool]:
         """New replicas in the order of the widest path, what is served at its narrowest, and whether none is wider."""
-        nothing: frozenset[int] = frozenset()
-        ticket = count()
-        first = self.served(nothing, nothing)
-        heap: list[tuple[float, int, int, tuple[int, ...]]] = [(-first, 0, next(ticket), ())]
-        seen: set[Hashable] = set()
-        while heap:
-            width, _, _, path = heapq.heappop(heap)
-            started = frozenset(path)
-            if len(path) == len(self.new):
-                return list(path), min(-width, self._end()), True
-            key = self._key(started)
-            if key in seen:
+        ticket, end = count(), served(together([*self.stays, *self.new]))
+        begun = _situation(self._begun(one) for one in self.bundles)
+        heap: list[tuple[float, int, int, Situation, Path]] = [
+            (-served(self._rates(begun)), 0, next(ticket), begun, None)
+        ]
+        seen: set[Situation] = set()
+        while True:
+            width, steps, _, situation, path = heapq.heappop(heap)
+            if -steps == len(self.new):
+                return self._replicas(path), min(-width, end), True
+            if situation in seen:
                 continue
-            seen.add(key)
-            if len(seen) > _MOST_SETS:
-                return self._greedy(path, -width)
-            tried: set[Hashable] = set()
-            for at in range(len(self.new)):
-                if at in started:
-                    continue
-                alike = self._key(started | {at})
-                if alike in tried:
-                    continue
-                tried.add(alike)
-                heapq.heappush(
-                    heap,
-                    (-min(-width, self._dip(started, at)), -len(path) - 1, next(ticket), (*path, at)),
-                )  # fmt: skip
-        return [], min(first, self._end()), True
+            seen.add(situation)
+            if len(seen) > _MOST_SEEN:
+                return self._greedy(situation, path, -width, end)
+            if sure := self._sure(situation, -width):
+                for start in sure:
+                    width = -min(-width, start.during)
+                    situation, path = _moved(situation, start), (path, start)
+                heapq.heappush(heap, (width, steps - len(sure), next(ticket), situation, path))
+                continue
+            for start in self._starts(situation):
+                after = -min(-width, start.during), steps - 1, next(ticket)
+                heapq.heappush(heap, (*after, _moved(situation, start), (path, start)))
 
-    def _dip(self, started: frozenset[int], at: int) -> float:
-        """Requests per second while a new replica loads: what stands on its chips has stopped."""
-        return self.served(self._stopped(started) | self.needs[at], started)
+    def _greedy(
+        self, situation: Situation, path: Path, width: float, end: float
+    ) -> tuple[list[int], float, bool]:
+        """The rest one by one, always what leaves most running. No path is wider than ``width``, where the search stood."""
+        least = width
+        while starts := self._starts(situation):
+            least = min(least, starts[0].during)
+            situation, path = _moved(situation, starts[0]), (path, starts[0])
+        least = min(least, end)
+        return self._replicas(path), least, least >= min(width, end)
 
-    def _end(self) -> float:
-        """Requests per second of the final layout."""
-        return served([*self.stays, *self.new])
+    def _begun(self, bundle: Bundle) -> Stage:
+        return self._number[id(bundle.form)], (0,) * len(bundle.members)
 
-    def _greedy(self, path: tuple[int, ...], width: float) -> tuple[list[int], float, bool]:
-        """The rest one by one: always what leaves most running."""
-        order = list(path)
-        while len(order) < len(self.new):
-            started = frozenset(order)
-            rest = [at for at in range(len(self.new)) if at not in started]
-            best = max(rest, key=lambda at: (self._dip(started, at), -at))
-            width = min(width, self._dip(started, best))
-            order.append(best)
-        return order, min(width, self._end()), False
+    def _rates(self, situation: Situation) -> Rates:
+        found = self._all
+        for stage, number in situation:
+            found = added(found, self._running(stage), number)
+        return found
+
+    def _running(self, stage: Stage, loading: int | None = None) -> Rates:
+        if (stage, loading) not in self._known:
+            form = self._forms[stage[0]]
+            self._known[stage, loading] = form.running(stage[1], loading)
+        return self._known[stage, loading]
+
+    def _sure(self, situation: Situation, width: float) -> list[_Start]:
+        """Starts of one bundle that may as well come first: on a path so wide they cost nothing, and no role has less after them.
+
+        Any other order is no narrower with these in front: whichever of them it has come to, there is at least as much.
+        """
+        whole, least = self._rates(situation), width * (1 - RELATIVE)
+        for stage, _ in situation:
+            others = added(whole, self._running(stage), -1.0)
+            number, begun = stage
+            form, counts = self._forms[number], begun
+            starts: list[_Start] = []
+            while nexts := [at for at, most in enumerate(form.number) if counts[at] < most]:
+                lasts = {at: served(added(others, form.running(counts, at))) for at in nexts}
+                one = max(nexts, key=lasts.__getitem__)
+                if lasts[one] < least:
+                    break
+                more = form.started(counts, one)
+                stages = (number, form.look(counts)), (number, form.look(more))
+                starts.append(_Start(*stages, lasts[one]))
+                counts = more
+                if form.never_less(begun, counts):
+                    return starts
+        return []
+
+    def _starts(self, situation: Situation) -> list[_Start]:
+        """What may start next, what leaves most running first."""
+        whole, found = self._rates(situation), list[_Start]()
+        for stage, _ in situation:
+            number, counts = stage
+            form = self._forms[number]
+            others = added(whole, self._running(stage), -1.0)
+            for one, most in enumerate(form.number):
+                if counts[one] < most:
+                    during = served(added(others, self._running(stage, one)))
+                    reached = number, form.look(form.started(counts, one))
+                    found.append(_Start(stage, reached, during))
+        return sorted(found, key=lambda start: -start.during)
+
+    def _replicas(self, path: Path) -> list[int]:
+        """The replicas that start along a path: bundles of one stage in their order."""
+        starts: list[_Start] = []
+        while path is not None:
+            path, start = path
+            starts.append(start)
+        counts = [[0] * len(one.members) for one in self.bundles]
+        standing: dict[Stage, list[int]] = {}
+        for at, bundle in enumerate(self.bundles):
+            standing.setdefault(self._begun(bundle), []).append(at)
+        found: list[int] = []
+        for start in reversed(starts):
+            at = standing[start.stage].pop(0)
+            bundle, own = self.bundles[at], counts[at]
+            one = next(
+                c
+                for c, members in enumerate(bundle.members)
+                if own[c] < len(members)
+                and bundle.form.look(bundle.form.started(tuple(own), c)) == start.reached[1]
+            )
+            found.append(bundle.members[one][own[one]])
+            own[one] += 1
+            insort(standing.setdefault(start.reached, []), at)
+        return found
 
     def _together(self, path: Sequence[int], wanted: float) -> list[Exchange]:
         """Neighbours of a path in one exchange while what runs meanwhile serves enough."""
         found: list[Exchange] = []
-        started: frozenset[int] = frozenset()
-        left = list(path)
-        while left:
-            group = [left.pop(0)]
-            least = min(wanted, self._dip(started, group[0]))
-            while left:
-                stopped = self._stopped(started | {*group, left[0]})
-                if self.served(stopped, started) < least * (1 - 1e-12):
+        running = together([*self.stays, *self.old])
+        stopped: set[int] = set()
+        at = 0
+        while at < len(path):
+            group, gone, least = list[int](), set[int](), wanted
+            for one in path[at:]:
+                leaves = self.needs[one] - stopped - gone
+                left = added(running, together([self.old[o] for o in leaves]), -1.0)
+                if group and served(left) < least * (1 - RELATIVE):
                     break
-                group.append(left.pop(0))
-            gone = self._stopped(started | frozenset(group)) - self._stopped(started)
+                least = min(least, served(left))
+                running = left
+                gone |= leaves
+                group.append(one)
+            at += len(group)
+            stopped |= gone
+            running = added(running, together([self.new[one] for one in group]))
             found.append(Exchange(tuple(sorted(gone)), tuple(group)))
-            started |= frozenset(group)
         return found
+
+
+def _situation(stages: Iterator[Stage]) -> Situation:
+    found: dict[Stage, int] = {}
+    for stage in stages:
+        found[stage] = found.get(stage, 0) + 1
+    return tuple(sorted(found.items()))
+
+
+def _moved(situation: Situation, start: _Start) -> Situation:
+    """The situation after one bundle came further."""
+    found = dict(situation)
+    found[start.stage] -= 1
+    found[start.reached] = found.get(start.reached, 0) + 1
+    return tuple(sorted((stage, number) for stage, number in found.items() if number))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from costmodel.change.joined import joined
 from costmodel.change.loading import read_s
@@ -12,7 +13,8 @@ from costmodel.change.weights import Weights, expert_bytes, weights_by_chip
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
-from solver.move.order import Order, Orders, Part
+from solver.move.bundles import Part
+from solver.move.order import Order, Orders
 from topology.errors import InstanceError, Problem
 
 
@@ -87,8 +89,14 @@ class Walk:
     ``through``: the question that every state in between is judged by; ``after`` is judged by ``instance``.
     """
 
-    def __init__(self, instance: Instance, through: Instance, layouts: tuple[Layout, Layout]):
-        self.instance, self.through = instance, through
+    def __init__(
+        self,
+        instance: Instance,
+        through: Instance,
+        layouts: tuple[Layout, Layout],
+        asked: Asked,
+    ) -> None:
+        self.instance, self.through, self.asked = instance, through, asked
         self.before, self.after = layouts
         self.each = expert_bytes(instance)
         usable = instance.cluster.usable_ids
@@ -112,10 +120,11 @@ class Walk:
                 self.live.append((old, one))
             else:
                 self.new.append(one)
-        going = [old for old, _ in self.live]
-        self.old = [one for one in self.runs if one not in going]
+        going = {old.chips for old, _ in self.live}
+        self.old = [one for one in self.runs if one.chips not in going]
 
-    def steps(self, asked: Asked) -> Steps:
+    @property
+    def steps(self) -> Steps:
         """Exchanges in the best order, then what changes in replicas that run."""
         rate = {
             one.chips: float(price.service.requests_per_s)
@@ -146,11 +155,11 @@ class Walk:
             old = [one for one in old if one not in stop]
             during = self._judge([*going, *old], started) if stop else state
             drain = self._drain_s(stop, running, state)
-            moved, read, load = self._load(start, ([*going, *old], started), asked)
+            moved, read, load = self._load(start, ([*going, *old], started))
             started += start
             last = not self._changes() and len(found) + 1 == len(order.exchanges)
             state = self.judged if last else self._judge([*going, *old], started)
-            start_s = asked.start_s if start else 0.0
+            start_s = self.asked.start_s if start else 0.0
             found.append(
                 Step(tuple(stop), tuple(start), (), moved, read, drain, load, start_s, during, state)
             )  # fmt: skip
@@ -161,19 +170,21 @@ class Walk:
                 for one in changed
                 for chip in one.chips
             )
-            load = self._load_s(changed, (going, started), asked, kept=True)
+            load = self._load_s(changed, (going, started), kept=True)
             found.append(
                 Step((), (), tuple(changed), moved, moved, 0.0, load, 0.0, state, self.judged)
             )
         return Steps(self.first, tuple(found), order, len(self.live) - len(self._changes()))
 
-    def plain_restart(self, asked: Asked) -> tuple[float, float | None]:
+    @cached_property
+    def plain_restart(self) -> tuple[float, float | None]:
         """Bytes and seconds where everything stops, every chip reads its weights, and everything starts."""
         size = {chip: held.fresh(None, self.each) for chip, held in self.wanted.items()}
-        load = read_s(self.instance, size, asked.read_from)
+        load = read_s(self.instance, size, self.asked.read_from)
         drain = self._drain_s(self.runs, (self.runs, []), self.first)
-        return sum(size.values()), None if load is None else drain + load + asked.start_s
+        return sum(size.values()), None if load is None else drain + load + self.asked.start_s
 
+    @cached_property
     def moved_bytes(self) -> float:
         """Weights that go to chips which do not hold them yet."""
         return sum(held.fresh(self.had.get(chip), self.each) for chip, held in self.wanted.items())
@@ -204,8 +215,9 @@ class Walk:
         """Seconds until the last request on replicas that stop has ended, begun just before."""
         slowest = 0.0
         tokens = self.through.workload.output_tokens
+        ends = {one.chips for one in stop}
         for at, replica in enumerate([*running[0], *running[1]]):
-            if replica in stop and at < len(state.priced.replicas):
+            if replica.chips in ends and at < len(state.priced.replicas):
                 service = state.priced.replicas[at].service
                 took = float(service.tpot_s) * tokens + state.priced.ttft_s(at)
                 slowest = max(slowest, took)
@@ -213,7 +225,6 @@ class Walk:
 
     def _load(
         self, start: Sequence[Replica], running: tuple[Sequence[Replica], Sequence[Replica]],
-        asked: Asked,
     ) -> tuple[float, float, float | None]:  # fmt: skip
         """Bytes moved, bytes read, and seconds of that."""
         moved = read = 0.0
@@ -221,26 +232,26 @@ class Walk:
             for chip in replica.chips:
                 moved += self.wanted[chip].fresh(self.had.get(chip), self.each)
                 read += self.wanted[chip].fresh(None, self.each)
-        return moved, read, self._load_s(start, running, asked, kept=False)
+        return moved, read, self._load_s(start, running, kept=False)
 
     def _load_s(
         self, start: Sequence[Replica], running: tuple[Sequence[Replica], Sequence[Replica]],
-        asked: Asked, *, kept: bool,
+        *, kept: bool,
     ) -> float | None:  # fmt: skip
         """Seconds in which replicas get their weights; ``kept``: chips keep what they hold."""
         there: dict[str, Weights] = dict(self.had) if kept else {}
-        if asked.source != "peers":
+        if self.asked.source != "peers":
             size = {
                 chip: self.wanted[chip].fresh(there.get(chip), self.each)
                 for one in start
                 for chip in one.chips
             }
-            return read_s(self.instance, size, asked.source)
+            return read_s(self.instance, size, self.asked.source)
         held = {chip: self.had[chip] for one in running[0] for chip in one.chips}
         held |= {chip: self.wanted[chip] for one in running[1] for chip in one.chips}
         sent = from_peers(start, [*running[0], *running[1]], (self.wanted, held, there), self.each)
         over = transfer_s(self.through, sent)
-        rest = read_s(self.instance, sent.left, asked.read_from)
+        rest = read_s(self.instance, sent.left, self.asked.read_from)
         return None if over is None or rest is None else max(over, rest)
 
 

@@ -150,6 +150,16 @@ def test_candidates_are_named_for_what_they_are(running: Path) -> None:
     assert "of running replicas alone" in rackfit("move", running, "--failed", "r1").output
 
 
+def test_ways_that_take_longer_to_judge_than_there_is_time_are_left_out(
+    running: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = running, "--tpot", "10ms", "--time-limit", "600"
+    assert len(moved(*words)["candidates"]) > 1
+    monkeypatch.setattr("solver.move.move._AS_LONG", 1e9)
+    (one,) = moved(*words)["candidates"]
+    assert one["name"] == "best"
+
+
 def test_the_same_layout_is_no_move(running: Path) -> None:
     document = moved(running, running)
     assert document["steps"] == []

@@ -82,7 +82,7 @@ def export_command(
     from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.documents.result import read_result
     from rackfit.exporters.deployment import ExportOptions
-    from rackfit.exporters.export import export_layout, write_files
+    from rackfit.exporters.export import by_message, export_layout, write_files
     from rackfit.exporters.hosts import Hosts, read_host_names
     from rackfit.exporters.registry import exporter
     from rackfit.live.expected import ENGINES as CHECKED
@@ -123,12 +123,8 @@ def export_command(
         )
     if out is not None:
         write_files(exported.files, out)
-    places: dict[str, list[str]] = {}
-    for limit in exported.limits:
-        places.setdefault(limit.message, []).append(limit.place)
-    for message, where in places.items():
-        shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if len(where) > 3 else "")
-        say(f"approximated: {shown}: {message}")
+    for line in by_message(exported.limits):
+        say(f"approximated: {line}")
     if exported.limits or exported.loss:
         say(loss_text(exported))
     for note in exported.notes:

@@ -60,11 +60,24 @@ def test_uneven_slots_are_refused_and_padded(moe: Instance, target: str) -> None
     assert exported.files
 
 
+def test_what_ails_many_replicas_is_told_once(moe: Instance) -> None:
+    servers = (
+        FoundServer(f"x{at}", "mixed", tp=1, attention_dp=3, pp=1, batch=30) for at in range(5)
+    )
+    with pytest.raises(ExportError) as stop:
+        export_layout(moe, _layout(moe, *servers), "sglang")
+    (_, line, _) = str(stop.value).splitlines()
+    assert line.startswith(
+        "  mixed-0 stage 0, mixed-1 stage 0, mixed-2 stage 0 and 2 more: 42 to 43"
+    )
+
+
 def test_trtllm_refuses_attention_split_both_ways(moe: Instance) -> None:
     layout = _layout(moe, FoundServer("x", "mixed", tp=2, attention_dp=2, pp=1, batch=8))
     with pytest.raises(ExportError, match="enable_attention_dp is for all ranks") as stop:
         export_layout(moe, layout, "trtllm", allow_approximate=True)
     assert "--allow-approximate" not in str(stop.value)
+    assert "cannot express this layout, nor one near it" in str(stop.value)
     words = export_layout(moe, layout, "sglang").files["commands.sh"]
     assert "--tp-size 4" in words
     assert "--attn-dp-size 2" in words
