@@ -12,17 +12,18 @@ from functools import cached_property
 from itertools import permutations, product
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from costmodel.layout.layout import Role
 from costmodel.tolerance import RELATIVE
 
 #: classes of a bundle up to which bundles are compared
 _COMPARED = 5
 
-#: counts in between that are compared at most
-_BETWEEN = 256
-
 #: how many replicas of each class have started
 Counts = tuple[int, ...]
+Array = NDArray[np.float64]
 #: requests/s of prefill, decode and mixed replicas
 Rates = tuple[float, float, float]
 _ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
@@ -79,28 +80,54 @@ class Form:
         """Equal for counts that look the same."""
         return min(tuple(counts[at] for at in order) for order in self.same)
 
+    def between(self, counts: Counts, later: Counts) -> int:
+        """How many counts lie between, both included."""
+        return prod(map(len, _ranges(counts, later)))
+
     def never_less(self, counts: Counts, later: Counts) -> bool:
         """Whether no role has less at the later counts than at any in between."""
-        ranges = [range(one, two + 1) for one, two in zip(counts, later, strict=True)]
-        if prod(map(len, ranges)) > _BETWEEN:
-            return False
-        after = self.running(later)
+        after, ranges = self.running(later), _ranges(counts, later)
         return all(
             more >= less * (1.0 - RELATIVE)
             for between in product(*ranges)
             for more, less in zip(after, self.running(between), strict=True)
         )
 
-    def running(self, counts: Counts, loading: int | None = None) -> Rates:
-        """What serves where so many of each class have started, and while another of a class loads."""
-        busy = {at for at, own in enumerate(counts) if own or at == loading}
-        found: Rates = (0.0, 0.0, 0.0)
-        for rates, classes in self.old:
-            if not classes & busy:
-                found = added(found, rates)
-        for rates, own in zip(self.new, counts, strict=True):
-            found = added(found, rates, own)
+    def running(self, counts: Counts) -> Rates:
+        """What serves where so many of each class have started."""
+        prefill, decode, mixed = self._serving(counts)[0].tolist()
+        return prefill, decode, mixed
+
+    def loading(self, counts: Counts) -> Array:
+        """What serves while one more of a class loads ``[classes, roles]``: what stands on its chips has stopped."""
+        running, old = self._serving(counts)
+        return np.asarray(running - self._needs.T @ old)
+
+    def _serving(self, counts: Counts) -> tuple[Array, Array]:
+        """What serves by role, and of that each old replica ``[old, roles]``."""
+        started = np.array(counts, dtype=float)
+        old = np.where((self._needs @ started > 0.0)[:, None], 0.0, self._old)
+        return old.sum(axis=0) + started @ self._new, old
+
+    @cached_property
+    def _new(self) -> Array:
+        return np.array(self.new)
+
+    @cached_property
+    def _old(self) -> Array:
+        return np.array([rates for rates, _ in self.old]).reshape(len(self.old), len(_ROLES))
+
+    @cached_property
+    def _needs(self) -> Array:
+        """1 where a class needs the chips of an old replica ``[old, classes]``."""
+        found = np.zeros((len(self.old), len(self.new)))
+        for row, (_, classes) in enumerate(self.old):
+            found[row, sorted(classes)] = 1.0
         return found
+
+
+def _ranges(counts: Counts, later: Counts) -> list[range]:
+    return [range(one, two + 1) for one, two in zip(counts, later, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)

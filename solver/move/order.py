@@ -13,11 +13,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from costmodel.tolerance import RELATIVE
-from solver.move.bundles import Bundle, Counts, Form, Part, Rates, added, bundles_of, together
+import numpy as np
 
-#: situations looked at before the rest is ordered one by one
-_MOST_SEEN = 20_000
+from costmodel.tolerance import RELATIVE
+from solver.move.bundles import (
+    Array,
+    Bundle,
+    Counts,
+    Form,
+    Part,
+    Rates,
+    added,
+    bundles_of,
+    together,
+)
+
+#: starts looked at before the rest is ordered one by one
+_MOST_LOOKED = 50_000
+#: counts between those before and after some starts, up to which these are compared with them
+_BETWEEN = 256
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,11 @@ def served(rates: Rates) -> float:
     return min(prefill, decode) + mixed
 
 
+def _each_served(rates: Array) -> Array:
+    """The same of each row ``[rows, roles]``."""
+    return np.asarray(np.minimum(rates[:, 0], rates[:, 1]) + rates[:, 2])
+
+
 class Orders:
     """Orders of one move. ``stays`` serve all the time, ``old`` stop, ``new`` start."""
 
@@ -77,7 +96,7 @@ class Orders:
         self._forms: list[Form] = forms
         self._number = {id(form): at for at, form in enumerate(forms)}
         self._all = together([*stays, *(old[at] for at in self.last)])
-        self._known: dict[tuple[Stage, int | None], Rates] = {}
+        self._known: dict[Stage, tuple[Rates, Array]] = {}
 
     def best(self, enough: float) -> Order:
         """The widest path, with neighbours in one exchange while that serves ``enough`` (0: as much as the path does).
@@ -94,9 +113,13 @@ class Orders:
         """New replicas in the order of the widest path, what is served at its narrowest, and whether none is wider."""
         ticket, end = count(), served(together([*self.stays, *self.new]))
         begun = _situation(self._begun(one) for one in self.bundles)
-        heap: list[tuple[float, int, int, Situation, Path]] = [
-            (-served(self._rates(begun)), 0, next(ticket), begun, None)
-        ]
+        now = served(self._rates(begun))
+        # some replica is the first to load
+        widest = min([now, *(start.during for start in self._starts(begun)[:1])])
+        straight = self._greedy(begun, None, widest, end)
+        if straight[-1]:
+            return straight
+        heap: list[tuple[float, int, int, Situation, Path]] = [(-now, 0, next(ticket), begun, None)]
         seen: set[Situation] = set()
         while True:
             width, steps, _, situation, path = heapq.heappop(heap)
@@ -105,8 +128,9 @@ class Orders:
             if situation in seen:
                 continue
             seen.add(situation)
-            if len(seen) > _MOST_SEEN:
-                return self._greedy(situation, path, -width, end)
+            if next(ticket) > _MOST_LOOKED:
+                here = self._greedy(situation, path, -width, end)
+                return max(here, straight, key=lambda own: own[1])
             if sure := self._sure(situation, -width):
                 for start in sure:
                     width = -min(-width, start.during)
@@ -137,11 +161,15 @@ class Orders:
             found = added(found, self._running(stage), number)
         return found
 
-    def _running(self, stage: Stage, loading: int | None = None) -> Rates:
-        if (stage, loading) not in self._known:
+    def _running(self, stage: Stage) -> Rates:
+        return self._at(stage)[0]
+
+    def _at(self, stage: Stage) -> tuple[Rates, Array]:
+        """What serves in a bundle, and what does while one more of a class loads."""
+        if stage not in self._known:
             form = self._forms[stage[0]]
-            self._known[stage, loading] = form.running(stage[1], loading)
-        return self._known[stage, loading]
+            self._known[stage] = form.running(stage[1]), form.loading(stage[1])
+        return self._known[stage]
 
     def _sure(self, situation: Situation, width: float) -> list[_Start]:
         """Starts of one bundle that may as well come first: on a path so wide they cost nothing, and no role has less after them.
@@ -150,19 +178,21 @@ class Orders:
         """
         whole, least = self._rates(situation), width * (1 - RELATIVE)
         for stage, _ in situation:
-            others = added(whole, self._running(stage), -1.0)
+            others = np.array(added(whole, self._running(stage), -1.0))
             number, begun = stage
             form, counts = self._forms[number], begun
             starts: list[_Start] = []
             while nexts := [at for at, most in enumerate(form.number) if counts[at] < most]:
-                lasts = {at: served(added(others, form.running(counts, at))) for at in nexts}
-                one = max(nexts, key=lasts.__getitem__)
-                if lasts[one] < least:
+                lasts = _each_served(others + form.loading(counts)[nexts])
+                best = int(lasts.argmax())
+                if lasts[best] < least:
                     break
-                more = form.started(counts, one)
+                more = form.started(counts, nexts[best])
                 stages = (number, form.look(counts)), (number, form.look(more))
-                starts.append(_Start(*stages, lasts[one]))
+                starts.append(_Start(*stages, float(lasts[best])))
                 counts = more
+                if form.between(begun, counts) > _BETWEEN:
+                    break
                 if form.never_less(begun, counts):
                     return starts
         return []
@@ -172,13 +202,13 @@ class Orders:
         whole, found = self._rates(situation), list[_Start]()
         for stage, _ in situation:
             number, counts = stage
-            form = self._forms[number]
-            others = added(whole, self._running(stage), -1.0)
+            form, (running, loading) = self._forms[number], self._at(stage)
+            others = np.array(added(whole, running, -1.0))
+            during = _each_served(others + loading).tolist()
             for one, most in enumerate(form.number):
                 if counts[one] < most:
-                    during = served(added(others, self._running(stage, one)))
                     reached = number, form.look(form.started(counts, one))
-                    found.append(_Start(stage, reached, during))
+                    found.append(_Start(stage, reached, during[one]))
         return sorted(found, key=lambda start: -start.during)
 
     def _replicas(self, path: Path) -> list[int]:

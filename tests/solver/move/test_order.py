@@ -123,7 +123,7 @@ def test_hundreds_of_replicas_alike_are_ordered_at_once() -> None:
 def test_where_the_search_ends_early_an_order_as_wide_as_all_is_proven(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("solver.move.order._MOST_SEEN", 1)
+    monkeypatch.setattr("solver.move.order._MOST_LOOKED", 1)
     proven = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
