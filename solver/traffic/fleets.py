@@ -169,9 +169,14 @@ class Fleets:
         for most in ways(items, rate, all_chips(self.search.classes), _WAYS, part):
             left = {role: rate / (rate + max(one, part)) for role, one in most.items()}
             yield [
-                replace(item, requests_per_s=item.requests_per_s * left[item.role])
+                replace(
+                    item,
+                    # of replicas over so many units any unit takes as many as it has parts of
+                    requests_per_s=item.requests_per_s
+                    * min(left[item.role], 1.0 - len(item.parts) / self.units),
+                )
                 for item in items
-                if item.requests_per_s <= most.get(item.role, 0.0)
+                if item.requests_per_s <= most.get(item.role, 0.0) and len(item.parts) < self.units
             ]
 
     def _scale(self, needs: Needs) -> Array:

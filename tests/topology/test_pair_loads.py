@@ -37,3 +37,5 @@ def test_pair_loads_equal_walked_messages(seed, tmp_path):
     messages = [(a, b, 1 / len(group)) for a in group for b in group if a != b]
     walked = {edge: load for edge, load in spread(fabric.graph, messages).items() if load}
     assert pairs.of(group) == pytest.approx(walked)
+    for a, b in ((a, b) for a in group for b in group if a != b):
+        assert pairs.one(a, b) == pytest.approx(spread(fabric.graph, [(a, b, 1.0)]))

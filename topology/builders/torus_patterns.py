@@ -207,7 +207,9 @@ class TorusPatterns(Fabric):
 
     def _send(self, source: int, target: int) -> Leg:
         if self.failed:
-            loads = spread(self.graph, [(f"g{source}", f"g{target}", 1.0)])
+            names = f"g{source}", f"g{target}"
+            few = len(self.graph) <= MOST_CHIPS and self.hops[source, target] != UNREACHED
+            loads = self._pairs.one(*names) if few else spread(self.graph, [(*names, 1.0)])
             hops = int(self.hops[source, target])
         else:
             loads = self.loads("send", (source, target))

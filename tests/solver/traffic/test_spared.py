@@ -263,3 +263,18 @@ def test_what_a_unit_takes_at_least_is_asked_of_small_replicas() -> None:
     (shared,) = (role.spared(15.0, 15.0 / 3) for role in _roles(items, 30)[2:])
     assert [one.chips for one in alone] == [16]
     assert [one.chips for one in shared] == [20]
+
+
+def test_a_unit_takes_more_of_replicas_that_stand_on_several() -> None:
+    scenario, wanted = asked(60.0, "hgx-h100@4")
+    plain = Search(questions(scenario, wanted).spread, Clock(), 0.05, 0, None)
+    fewest = Fleets(plain, wanted.steady, TARGETS, 0, units=4)
+    narrow = [item(PREFILL, 2, 20.0), item(DECODE, 2, 20.0)]
+    wide = [replace(one, slices=2, slice_chips=1) for one in narrow]
+    everywhere = replace(narrow[0], slices=4)
+    (left,) = fewest._without_any([*narrow, *wide, everywhere])
+    rates = {(one.role, one.slices): one.requests_per_s for one in left}
+    # of 60 requests/s an even part of three units is lost; of replicas on two of four units a half is
+    assert rates == {
+        (PREFILL, 1): 15.0, (DECODE, 1): 15.0, (PREFILL, 2): 10.0, (DECODE, 2): 10.0,
+    }  # fmt: skip
