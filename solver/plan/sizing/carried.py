@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import ceil, inf
 
@@ -62,6 +62,16 @@ class Units:
         return resolve_instance(
             self.scenario.model_copy(update={"cluster": cluster, "rate": None, "pay": "whole"})
         )
+
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """Searches in here have a share of the time that is left."""
+        whole = self.clock
+        self.clock = whole.follower(share)
+        try:
+            yield
+        finally:
+            self.clock = whole
 
     def carried(self, units: int, gap: float | None = None) -> Capability:
         """What so many units carry. Raises ``NoFeasibleLayout`` where nothing fits on them."""

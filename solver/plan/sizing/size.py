@@ -157,10 +157,12 @@ def size(
             refused[kind] = error
     if replays and asked is None and searched:
         check_targets(next(iter(searched.values())).instance(1))
-    for kind in kinds:
+    for at, kind in enumerate(kinds):
         try:
             if kind in searched:
-                found = _cheapest_first([*found, _sized(searched[kind], kind, wanted)])
+                # a kind that takes long leaves time for the others
+                with searched[kind].within(1.0 / (len(kinds) - at)):
+                    found = _cheapest_first([*found, _sized(searched[kind], kind, wanted)])
         except InstanceError as error:
             refused[kind] = error
         except NoFeasibleLayout as error:

@@ -157,6 +157,21 @@ def test_a_time_limit_leaves_the_kinds_that_were_sized(monkeypatch: pytest.Monke
     assert "hgx-h200: the time limit came before it was sized" in words
 
 
+def test_a_kind_that_takes_long_leaves_time_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All the time had been the first one's."""
+    first, had = Units.first, dict[str, float]()
+
+    def timed(units: Units, peak: float) -> Capability:
+        assert units.clock.limit_s is not None
+        had[units.kind] = units.clock.limit_s
+        return first(units, peak)
+
+    monkeypatch.setattr(Units, "first", timed)
+    run("--rate", 50, "--buy", "hgx-h100,hgx-h200", "--time-limit", 1000)
+    assert had["hgx-h100"] <= 500
+    assert had["hgx-h200"] > 500
+
+
 def test_chips_that_may_be_lost_are_units_of_each_kind() -> None:
     """A kind's spare units were those of the smallest kind beside it."""
     words = ("--rate", 50, "--spare", 16, "--json", "--buy")
