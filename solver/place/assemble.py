@@ -16,7 +16,7 @@ from solver.place.stages import cut_over
 from solver.place.standing import Slice
 from solver.place.tiles import Need, tiles
 from solver.shapes.pools import Pool, pick_chips
-from solver.shapes.stands import apart, named, neighbours_matter
+from solver.shapes.stands import apart, named, neighbours_matter, stages_apart
 
 
 class ReplicaSource(Protocol):
@@ -144,12 +144,17 @@ def _chips(
         free, own = list(pool.chips), []
         if neighbours_matter(instance.cluster, pool.domain):
             needs = [
-                _need(instance, fleet.stands[place][0], slot, placed) for place, slot in slices
+                _needs(instance, fleet.stands[place][0], slot, placed, pool.domain)
+                for place, slot in slices
             ]
             positions = sorted(instance.cluster.chip(chip).position for chip in free)
             of = instance.cluster.domains[pool.domain].granularity
-            sets = tiles(of, positions, needs, clock=placed.clock, seed=placed.seed)
-            own = [named(pool.domain, block) for block in sets]
+            every = [one for own_needs in needs for one in own_needs]
+            sets = iter(tiles(of, positions, every, clock=placed.clock, seed=placed.seed))
+            own = [
+                [chip for _ in stages for chip in named(pool.domain, next(sets))]
+                for stages in needs
+            ]
         else:
             for place, slot in slices:
                 item = fleet.stands[place][0]
@@ -163,12 +168,21 @@ def _chips(
     return chosen
 
 
-def _need(instance: Instance, item: Item, slot: int, placed: ReplicaSource) -> Need:
+def _needs(
+    instance: Instance, item: Item, slot: int, placed: ReplicaSource, domain: int
+) -> list[Need]:
+    """What a replica's slice needs: one set, or one for each of its stages."""
     shape, count = placed.of(item).shape, item.parts[slot][1]
-    wide = shape["tp"] * shape["attention_dp"] >= count  # the slice is one stage, or part of one
+    width = shape["tp"] * shape["attention_dp"]
+    wide = width >= count  # the slice is one stage, or part of one
     moe = instance.operations.moe is not None
-    return Need(
-        count,
-        exchanges=moe and wide,
-        gathers=shape["tp"] > 1 or not wide or (moe and not shape["slots"]),
-    )
+    if not wide and count % width == 0 and stages_apart(instance.cluster, domain):
+        gathers = shape["tp"] > 1 or (moe and not shape["slots"])
+        return [Need(width, exchanges=moe, gathers=gathers)] * (count // width)
+    return [
+        Need(
+            count,
+            exchanges=moe and wide,
+            gathers=shape["tp"] > 1 or not wide or (moe and not shape["slots"]),
+        )
+    ]

@@ -53,6 +53,12 @@ def sets_of(
     return of.quickest(places, count, _BLOCKS, gathers=gathers)
 
 
+def stages_apart(cluster: Cluster, domain: int) -> bool:
+    """Whether stages of a replica may stand on sets of their own: among failed chips few large sets fall into quick small ones."""
+    home = cluster.domains[domain]
+    return bool(home.fabric.failed) and not home.granularity.said
+
+
 def named(domain: int, block: ChipBlock) -> list[str]:
     """Ids of the chips of a set."""
     return [f"r{domain}g{position}" for position in block.chips]
