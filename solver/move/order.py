@@ -172,9 +172,10 @@ class Orders:
         return self._known[stage]
 
     def _sure(self, situation: Situation, width: float) -> list[_Start]:
-        """Starts of one bundle that may as well come first: on a path so wide they cost nothing, and no role has less after them.
+        """Starts of one bundle that may as well come first; empty where none are seen.
 
-        Any other order is no narrower with these in front: whichever of them it has come to, there is at least as much.
+        They keep the path at its width, and no role has less after all of them than after some. So an order that begins with
+        them is as wide as the same order without: after each of its starts there is at least as much.
         """
         whole, least = self._rates(situation), width * (1 - RELATIVE)
         for stage, _ in situation:

@@ -174,15 +174,13 @@ def _needs(
     """What a replica's slice needs: one set, or one for each of its stages."""
     shape, count = placed.of(item).shape, item.parts[slot][1]
     width = shape["tp"] * shape["attention_dp"]
-    wide = width >= count  # the slice is one stage, or part of one
+    split = width < count and count % width == 0 and stages_apart(instance.cluster, domain)
+    chips = width if split else count
+    wide = width >= chips  # a set is one stage, or part of one
     moe = instance.operations.moe is not None
-    if not wide and count % width == 0 and stages_apart(instance.cluster, domain):
-        gathers = shape["tp"] > 1 or (moe and not shape["slots"])
-        return [Need(width, exchanges=moe, gathers=gathers)] * (count // width)
-    return [
-        Need(
-            count,
-            exchanges=moe and wide,
-            gathers=shape["tp"] > 1 or not wide or (moe and not shape["slots"]),
-        )
-    ]
+    need = Need(
+        chips,
+        exchanges=moe and wide,
+        gathers=shape["tp"] > 1 or not wide or (moe and not shape["slots"]),
+    )
+    return [need] * (count // chips)

@@ -54,7 +54,10 @@ def sets_of(
 
 
 def stages_apart(cluster: Cluster, domain: int) -> bool:
-    """Whether stages of a replica may stand on sets of their own: among failed chips few large sets fall into quick small ones."""
+    """Whether each stage of a replica is given a set of its own.
+
+    So it is where chips failed: a large set that goes around them seldom falls into quick small ones.
+    """
     home = cluster.domains[domain]
     return bool(home.fabric.failed) and not home.granularity.said
 
