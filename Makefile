@@ -167,7 +167,7 @@ bench-plan: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.plan.day
 
 bench-baselines: $(INSTALLED)
-	$(BIN)/python -m benchmarks.baselines_solve
+	$(BIN)/python -m benchmarks.baselines.solve
 
 # every study but grid, which has no axes of its own
 QUESTIONS := $(filter-out %/__init__.py %/grid.py,$(wildcard rackfit/studies/questions/*.py))

@@ -76,8 +76,7 @@ def test_no_files_import_each_other() -> None:
 #: folders in which each file is one thing that is found by its name
 SHELVES = {
     "topology/builders", "topology/scaleout", "costmodel/models/families", "costmodel/rules",
-    "solver/rules", "rackfit/cli/commands", "rackfit/studies/questions", "rackfit/exporters",
-    "rackfit/importers",
+    "solver/rules", "rackfit/cli/commands", "rackfit/studies/questions",
 }  # fmt: skip
 MOST_SIDE_BY_SIDE = 15
 MOST_LINES = 300

@@ -20,9 +20,9 @@ from pathlib import Path
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
-from rackfit.exporters.deployment import ExportOptions
 from rackfit.exporters.export import export_layout, write_files
-from rackfit.exporters.hosts import Hosts
+from rackfit.exporters.launch.deployment import ExportOptions
+from rackfit.exporters.launch.hosts import Hosts
 from rackfit.importers.deployment import import_deployment
 from rackfit.live.expected import expected_servers
 from rackfit.live.shown import shown_by

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from costmodel.question.instance import Instance
-from rackfit.exporters.options import option_table
+from rackfit.exporters.launch.options import option_table
 from tests.rackfit.exporters.loaders import check_trtllm, trtllm_problems
 
 

@@ -25,8 +25,8 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import load_scenario
 from rackfit.api import solve
 from rackfit.documents.result import Result, read_result
-from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout, write_files
+from rackfit.exporters.launch.engine_limits import under_engine
 from rackfit.importers.deployment import import_deployment
 from rackfit.importers.files import ENGINES
 from rackfit.report.render import print_evaluation, print_result

@@ -6,7 +6,7 @@ import networkx as nx
 
 from costmodel.replica.fleet import uplink_bytes_per_s
 from rackfit.documents.result import memory_by_chip
-from rackfit.exporters.deployment import Deployment
+from rackfit.exporters.launch.deployment import Deployment
 
 
 def annotated_graph(deployment: Deployment) -> nx.DiGraph[str]:

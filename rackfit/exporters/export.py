@@ -12,11 +12,12 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.documents.output import write_folder, write_whole
 from rackfit.documents.result import SCHEMA_VERSION
-from rackfit.exporters.deployment import Deployment, ExportOptions
-from rackfit.exporters.engine_limits import under_engine
-from rackfit.exporters.hosts import Hosts
-from rackfit.exporters.registry import Limit, exporter
-from rackfit.exporters.tiers import tier_limits, tier_notes
+from rackfit.exporters.launch.deployment import Deployment, ExportOptions
+from rackfit.exporters.launch.engine_limits import under_engine
+from rackfit.exporters.launch.hosts import Hosts
+from rackfit.exporters.launch.limit import Limit
+from rackfit.exporters.launch.tiers import tier_limits, tier_notes
+from rackfit.exporters.registry import exporter
 from topology.catalogue import is_folder
 from topology.errors import ExportError, InstanceError, Problem, option
 

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
 from typing import Protocol, cast
 
 import rackfit.exporters as package
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from rackfit.exporters.deployment import Deployment
+from rackfit.exporters.launch.deployment import Deployment
+from rackfit.exporters.launch.limit import Limit
 from topology.errors import ExportError, InstanceError, Problem, option
 
 PREFIX = "target_"
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """Something of a layout that a target cannot say.
-
-    ``approximable``: the target's ``approximate`` makes a layout without it.
-    """
-
-    place: str
-    message: str
-    approximable: bool
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.message}"
 
 
 class Exporter(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rackfit.exporters.annotated_graph import annotated_graph
-from rackfit.exporters.deployment import Deployment
+from rackfit.exporters.launch.deployment import Deployment
 from rackfit.exporters.unlimited import approximate, limits
 from rackfit.quoting import dot_string
 

@@ -15,9 +15,9 @@ from typing import Any
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.exporters import target_sglang
-from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.options import option_table
-from rackfit.exporters.registry import Limit
+from rackfit.exporters.launch.deployment import Deployment, Server
+from rackfit.exporters.launch.limit import Limit
+from rackfit.exporters.launch.options import option_table
 from rackfit.quoting import yaml_text
 from topology.errors import on_command_line
 

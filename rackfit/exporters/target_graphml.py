@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 
 from rackfit.exporters.annotated_graph import annotated_graph
-from rackfit.exporters.deployment import Deployment
+from rackfit.exporters.launch.deployment import Deployment
 from rackfit.exporters.unlimited import approximate, limits, notes
 
 __all__ = ["NAME", "SUMMARY", "approximate", "limits", "notes", "render"]

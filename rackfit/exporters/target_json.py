@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict, link_loads, memory_by_chip
-from rackfit.exporters.deployment import Deployment
+from rackfit.exporters.launch.deployment import Deployment
 from rackfit.exporters.unlimited import approximate, limits, notes
 
 __all__ = ["NAME", "SUMMARY", "approximate", "limits", "notes", "render"]

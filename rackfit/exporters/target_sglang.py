@@ -10,9 +10,8 @@ from __future__ import annotations
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
-from rackfit.exporters import placement_sglang
-from rackfit.exporters.deployment import Deployment, Launcher, Server
-from rackfit.exporters.engine_limits import (
+from rackfit.exporters.launch.deployment import Deployment, Launcher, Server
+from rackfit.exporters.launch.engine_limits import (
     draft_method,
     draft_path,
     exchange_notes,
@@ -22,7 +21,12 @@ from rackfit.exporters.engine_limits import (
     unlike_notes,
     with_room,
 )
-from rackfit.exporters.expert_maps import (
+from rackfit.exporters.launch.limit import Limit
+from rackfit.exporters.launch.options import dtype_name, kv_dtype_name, option_table
+from rackfit.exporters.launch.routers import SGLANG, bootstrap_port, router_files, router_notes
+from rackfit.exporters.launch.shell import Command, command_file, host_scripts, start_notes
+from rackfit.exporters.placements import sglang
+from rackfit.exporters.placements.maps import (
     chip_limits,
     map_name,
     placement_table,
@@ -32,10 +36,6 @@ from rackfit.exporters.expert_maps import (
     with_even_slots,
     with_plain_slots,
 )
-from rackfit.exporters.options import dtype_name, kv_dtype_name, option_table
-from rackfit.exporters.registry import Limit
-from rackfit.exporters.routers import SGLANG, bootstrap_port, router_files, router_notes
-from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 
 NAME = "sglang"
 ENGINE = "sglang"
@@ -195,7 +195,7 @@ def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> l
     if table is None or not placed:  # experts in order, none twice
         return []
     name = f"{map_name(table)}.json"
-    files[name] = placement_sglang.render(table)
+    files[name] = sglang.render(table)
     spare = spare_slots(deployment, server)
     # without all-to-all every rank has to pick the same copy, and with one copy each there is nothing to pick
     exchange = exchange_in(deployment.instance, server.replica)

@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter
 
-from rackfit.exporters.deployment import Deployment
+from rackfit.exporters.launch.deployment import Deployment
 from rackfit.exporters.unlimited import approximate, limits
 from rackfit.quoting import host_label, shell_word
 

@@ -14,9 +14,8 @@ from typing import Any
 
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
-from rackfit.exporters import placement_trtllm
-from rackfit.exporters.deployment import Deployment, Launcher, Server
-from rackfit.exporters.engine_limits import (
+from rackfit.exporters.launch.deployment import Deployment, Launcher, Server
+from rackfit.exporters.launch.engine_limits import (
     draft_method,
     draft_path,
     exchange_notes,
@@ -25,7 +24,13 @@ from rackfit.exporters.engine_limits import (
     unlike_notes,
     with_room,
 )
-from rackfit.exporters.expert_maps import (
+from rackfit.exporters.launch.hosts import Place
+from rackfit.exporters.launch.limit import Limit
+from rackfit.exporters.launch.options import option_table
+from rackfit.exporters.launch.routers import PATIENCE_S, PORTS, needs, router_script
+from rackfit.exporters.launch.shell import Command, command_file, host_scripts, start_notes
+from rackfit.exporters.placements import trtllm
+from rackfit.exporters.placements.maps import (
     chip_limits,
     map_name,
     placement_table,
@@ -35,11 +40,6 @@ from rackfit.exporters.expert_maps import (
     with_even_slots,
     with_start_maps,
 )
-from rackfit.exporters.hosts import Place
-from rackfit.exporters.options import option_table
-from rackfit.exporters.registry import Limit
-from rackfit.exporters.routers import PATIENCE_S, PORTS, needs, router_script
-from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.quoting import yaml_text
 
 NAME = "trtllm"
@@ -213,7 +213,7 @@ def engine_fields(deployment: Deployment, server: Server, files: dict[str, str])
         table = placement_table(instance, deployment.layout, server.replica)
         if table is not None and _wants_placement(deployment, server):
             name = f"{map_name(table)}.yaml"
-            files[name] = placement_trtllm.render(table)
+            files[name] = trtllm.render(table)
             fields["moe_config"] = {"backend": "WIDEEP", "load_balancer": name}
     return fields
 

@@ -14,8 +14,8 @@ from costmodel.layout.layout import Layout
 from costmodel.question.engine_files import load_engine
 from costmodel.question.instance import Instance
 from costmodel.replica.exchanges import exchange_in
-from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.engine_limits import (
+from rackfit.exporters.launch.deployment import Deployment, Server
+from rackfit.exporters.launch.engine_limits import (
     draft_method,
     draft_path,
     exchange_notes,
@@ -24,7 +24,18 @@ from rackfit.exporters.engine_limits import (
     unlike_notes,
     with_room,
 )
-from rackfit.exporters.expert_maps import (
+from rackfit.exporters.launch.limit import Limit
+from rackfit.exporters.launch.options import dtype_name, kv_dtype_name, option_table
+from rackfit.exporters.launch.routers import (
+    VLLM,
+    needs,
+    push_router_files,
+    router_files,
+    router_notes,
+)
+from rackfit.exporters.launch.shell import Command, command_file, host_scripts, start_notes
+from rackfit.exporters.launch.vllm_ranks import Share, shares
+from rackfit.exporters.placements.maps import (
     chip_limits,
     plain_limits,
     same_as_start,
@@ -34,11 +45,6 @@ from rackfit.exporters.expert_maps import (
     with_plain_slots,
     with_start_maps,
 )
-from rackfit.exporters.options import dtype_name, kv_dtype_name, option_table
-from rackfit.exporters.registry import Limit
-from rackfit.exporters.routers import VLLM, needs, push_router_files, router_files, router_notes
-from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
-from rackfit.exporters.vllm_ranks import Share, shares
 
 NAME = "vllm"
 ENGINE = "vllm"

@@ -8,9 +8,14 @@ from typing import Any
 from costmodel.layout.layout import Layout, Replica, Shape
 from costmodel.models.spec import Attention
 from costmodel.question.instance import Instance
-from rackfit.exporters import placement_vllm
-from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.expert_maps import (
+from rackfit.exporters.launch.deployment import Deployment, Server
+from rackfit.exporters.launch.limit import Limit
+from rackfit.exporters.launch.options import option_table
+from rackfit.exporters.launch.routers import VLLM, needs, router_files
+from rackfit.exporters.launch.shell import Command, command_file, host_scripts, start_notes
+from rackfit.exporters.launch.vllm_ranks import shares
+from rackfit.exporters.placements import vllm
+from rackfit.exporters.placements.maps import (
     map_name,
     placement_table,
     same_as_start,
@@ -19,12 +24,7 @@ from rackfit.exporters.expert_maps import (
     with_even_slots,
     with_start_maps,
 )
-from rackfit.exporters.options import option_table
-from rackfit.exporters.registry import Limit
-from rackfit.exporters.routers import VLLM, needs, router_files
-from rackfit.exporters.shell import Command, command_file, host_scripts, start_notes
 from rackfit.exporters.target_vllm import engine_limits, engine_words, rank_words
-from rackfit.exporters.vllm_ranks import shares
 
 NAME = "vllm-ascend"
 LAUNCHES = True
@@ -187,7 +187,7 @@ def _experts(deployment: Deployment, server: Server, files: dict[str, str]) -> l
     if table is None or table.num_chips == 1 or server.replica.shape.pp > 1:
         return []
     name = f"{map_name(table)}.json"
-    files[name] = placement_vllm.render(table)
+    files[name] = vllm.render(table)
     config: dict[str, Any] = {"expert_map_path": name}
     spare = spare_slots(deployment, server)
     if spare:

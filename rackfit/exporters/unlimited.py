@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from rackfit.exporters.deployment import Deployment
-from rackfit.exporters.registry import Limit
+from rackfit.exporters.launch.deployment import Deployment
+from rackfit.exporters.launch.limit import Limit
 
 __all__ = ["approximate", "limits", "notes"]
 

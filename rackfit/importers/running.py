@@ -13,8 +13,8 @@ from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit.documents.output import say, write_folder, write_whole
 from rackfit.documents.result import SCHEMA_VERSION, Result, layout_dict
-from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout
+from rackfit.exporters.launch.engine_limits import under_engine
 from rackfit.importers.change import Change, Fuller, change_to, filled, placed_anew
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.files import read_servers

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rackfit.exporters.options import OptionTable, convert, option_table
+from rackfit.exporters.launch.options import OptionTable, convert, option_table
 from rackfit.importers.command_lines import Process, started
 from rackfit.importers.scripts.lexer import PLACEHOLDER
 from rackfit.importers.servers import FoundServer

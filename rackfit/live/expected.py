@@ -9,8 +9,8 @@ from typing import Any
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from rackfit.exporters.export import export_layout
-from rackfit.exporters.options import OptionTable, option_table
-from rackfit.exporters.routers import PORTS
+from rackfit.exporters.launch.options import OptionTable, option_table
+from rackfit.exporters.launch.routers import PORTS
 from rackfit.importers.command_lines import shell_processes
 from rackfit.live.site import Site
 from topology.errors import InstanceError, Problem

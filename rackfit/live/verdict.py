@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from costmodel.evaluate import Evaluation
-from rackfit.exporters.options import OptionTable
+from rackfit.exporters.launch.options import OptionTable
 from rackfit.live.expected import Expected
 from rackfit.live.shown import Shown
 from rackfit.live.timing import Timed

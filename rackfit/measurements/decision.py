@@ -10,7 +10,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import resolve_instance
 from costmodel.question.profile import Profile
 from costmodel.question.scenario import Scenario
-from rackfit.exporters.engine_limits import under_engine
+from rackfit.exporters.launch.engine_limits import under_engine
 from rackfit.importers.deployment import import_deployment
 from rackfit.report.compare import built
 from rackfit.wording import amount, by_how_much, some

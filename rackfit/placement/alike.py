@@ -11,7 +11,7 @@ from costmodel.experts.coactivation import CoActivation
 from costmodel.experts.dispatch import chip_loads, imbalance, replica_counts
 from costmodel.experts.expert_load import ExpertLoads
 from costmodel.question.engine import in_order
-from rackfit.exporters.placement_table import PlacementTable
+from rackfit.exporters.placements.table import PlacementTable
 from rackfit.placement.compared import compare
 from rackfit.placement.placed import Placed
 from solver.experts.choose import choose_placement

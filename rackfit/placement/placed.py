@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackfit.exporters.placement_table import AnyTable
+from rackfit.exporters.placements.table import AnyTable
 from solver.experts.request import PlaceOptions
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from costmodel.experts.dispatch import chip_loads, imbalance
 from costmodel.experts.expert_load import ExpertLoads
 from costmodel.experts.fanout import remote_copies
-from rackfit.exporters.placement_table import UnlikeTable
+from rackfit.exporters.placements.table import UnlikeTable
 from rackfit.placement.alike import place_alike
 from rackfit.placement.placed import Placed, Shared
 from solver.experts import LoadBounds

@@ -141,7 +141,8 @@ def move_within(
 ) -> Move:
     """The move to the layout of a new question that the budget asks for.
 
-    Raises ``NoFeasibleLayout`` where nothing fits, or nothing that was found keeps to the budget of bytes.
+    Raises ``NoFeasibleLayout`` where nothing fits, or nothing that was found keeps to the budget of bytes;
+    ``NoLayoutInTime`` where the time ended before the way to a layout that does was judged.
     """
     check_same_cluster(before[0], before[1], instance)
     if instance.scenario.engine == ANY:
@@ -164,15 +165,38 @@ def move_within(
     each_s = (clock.elapsed_s - began) / (1 + len(walk.new))
     least = min(_cost(answer.evaluation), best.cost)
     found = [best]
+    late: list[Walk] = []
     if engine is not None and not clock.over:
         made = made_of(running, engine, budget.most_bytes, budget.within, least, clock, seed)
         for name, layout in made:
             walk = walk_to(layout)
             takes_s = _AS_LONG * each_s * (1 + len(walk.new))
-            if walk.judged.feasible and clock.remaining_s > takes_s:
+            if not walk.judged.feasible:
+                continue
+            if clock.remaining_s > takes_s:
                 found.append(Candidate(name, walk, walk.steps))
+            else:
+                late.append(walk)
+    if budget.most_bytes is not None:
+        _check_any_kept([one.walk for one in found], late, budget.most_bytes, clock)
     taken = _taken(found, budget, least, between.scenario.rate or 0.0)
     return replace(_moved(taken), candidates=tuple(found), search=answer)
+
+
+def _check_any_kept(
+    judged: Sequence[Walk], late: Sequence[Walk], most_bytes: float, clock: Clock
+) -> None:
+    """Raise where no move that was judged keeps to the bytes; ``late``: those that the time left unjudged."""
+    if any(one.moved_bytes <= most_bytes for one in judged):
+        return
+    most = f"{most_bytes / 1e9:,.1f} GB"
+    if clock.over or any(one.moved_bytes <= most_bytes for one in late):
+        raise clock.late(f"the way to a layout that moves at most {most} was judged")
+    least = min(one.moved_bytes for one in (*judged, *late))
+    raise NoFeasibleLayout(
+        f"no layout was found that moves at most {most}; one that moves {least / 1e9:,.1f} GB was",
+        proven=False,
+    )
 
 
 def _taken(found: Sequence[Candidate], budget: Budget, best: float, rate: float) -> Candidate:
@@ -182,14 +206,6 @@ def _taken(found: Sequence[Candidate], budget: Budget, best: float, rate: float)
         allowed = [one for one in found if one.cost <= most]
     else:
         allowed = [one for one in found if one.moved_bytes <= budget.most_bytes]
-    if not allowed:
-        assert budget.most_bytes is not None
-        least = min(one.moved_bytes for one in found)
-        raise NoFeasibleLayout(
-            f"no layout was found that moves at most {budget.most_bytes / 1e9:,.1f} GB; "
-            f"one that moves {least / 1e9:,.1f} GB was",
-            proven=False,
-        )
 
     def rank(one: Candidate) -> tuple[float, float, float]:
         short = round(max(0.0, rate - one.least_requests_per_s), 6)

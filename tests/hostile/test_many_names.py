@@ -17,9 +17,9 @@ from test_names import check_exports, check_page
 
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance, resolve_instance
-from rackfit.exporters.deployment import ExportOptions
 from rackfit.exporters.export import export_layout, write_files
-from rackfit.exporters.hosts import Hosts
+from rackfit.exporters.launch.deployment import ExportOptions
+from rackfit.exporters.launch.hosts import Hosts
 from rackfit.exporters.registry import exporters
 from rackfit.report.report import report_page
 from rackfit.studies.run import study

@@ -28,9 +28,9 @@ from costmodel.layout.layout import Layout
 from costmodel.models import load_model
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
-from rackfit.exporters.deployment import ExportOptions
 from rackfit.exporters.export import export_layout, write_files
-from rackfit.exporters.hosts import Hosts, read_host_names
+from rackfit.exporters.launch.deployment import ExportOptions
+from rackfit.exporters.launch.hosts import Hosts, read_host_names
 from rackfit.exporters.registry import exporters
 from rackfit.figures.live import bundle_script, draw_script
 from rackfit.quoting import dot_string, markup, plain, shell_comment, yaml_scalar

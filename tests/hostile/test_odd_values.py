@@ -15,7 +15,7 @@ from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from rackfit import PlaceOptions, place, solve
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
-from rackfit.exporters.options import convert, option_table
+from rackfit.exporters.launch.options import convert, option_table
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 from rackfit.studies.base import Options

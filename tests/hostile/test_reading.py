@@ -18,7 +18,7 @@ from costmodel.experts.coactivation_files import read_coactivation
 from costmodel.experts.expert_load import ExpertLoads, read_loads
 from costmodel.measured.rows import read_measured
 from costmodel.question.scenario import load_scenario
-from rackfit.exporters.hosts import read_host_names
+from rackfit.exporters.launch.hosts import read_host_names
 from rackfit.importers.command_lines import read_processes
 from topology.catalogue import MAX_YAML_BYTES, read_data, resolve
 from topology.errors import InstanceError

@@ -12,7 +12,7 @@ from benchmarks.baselines.identical import (
     common_widths,
     tensor_in_node,
 )
-from benchmarks.baselines_solve import instance_of, reasons
+from benchmarks.baselines.solve import instance_of, reasons
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance
 from solver.clock import Clock

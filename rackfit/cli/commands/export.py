@@ -81,9 +81,9 @@ def export_command(
 
     from rackfit.documents.output import check_writable, say, write_whole
     from rackfit.documents.result import read_result
-    from rackfit.exporters.deployment import ExportOptions
     from rackfit.exporters.export import by_message, export_layout, write_files
-    from rackfit.exporters.hosts import Hosts, read_host_names
+    from rackfit.exporters.launch.deployment import ExportOptions
+    from rackfit.exporters.launch.hosts import Hosts, read_host_names
     from rackfit.exporters.registry import exporter
     from rackfit.live.expected import ENGINES as CHECKED
     from rackfit.quoting import shell_word

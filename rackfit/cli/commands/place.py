@@ -180,7 +180,7 @@ def place_command(
 
         text = json.dumps(placed.document()) + "\n"
     else:
-        exporter = import_module(f"rackfit.exporters.placement_{format.value}")
+        exporter = import_module(f"rackfit.exporters.placements.{format.value}")
         text = exporter.render(placed.table)
         say(exporter.hint(placed.table))
     if placed.compared is not None:

@@ -11,8 +11,8 @@ from costmodel.layout.layout import KvShare, Layout, Replica, Role, Shape, Stage
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
-from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout, write_files
+from rackfit.exporters.launch.engine_limits import under_engine
 from rackfit.importers.deployment import build_layout, import_deployment
 from solver.clock import Clock
 from solver.search import search

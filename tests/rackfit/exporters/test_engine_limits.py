@@ -19,8 +19,8 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.api import solve
 from rackfit.documents.result import Result
-from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout
+from rackfit.exporters.launch.engine_limits import under_engine
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 from solver.bounds.pricing import Pricer

@@ -21,7 +21,7 @@ from costmodel.question.workload import Workload
 from rackfit.documents.result import Result, read_result
 from rackfit.documents.schema import FOLDER
 from rackfit.exporters.export import Exported, export_layout
-from rackfit.exporters.hosts import Hosts
+from rackfit.exporters.launch.hosts import Hosts
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 from tests.rackfit.exporters.loaders import check_sglang

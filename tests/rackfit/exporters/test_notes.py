@@ -10,8 +10,8 @@ from costmodel.replay.targets import Targets
 from rackfit.cli.commands.export import TARGETS
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
-from rackfit.exporters.hosts import Hosts
-from rackfit.exporters.options import option_table
+from rackfit.exporters.launch.hosts import Hosts
+from rackfit.exporters.launch.options import option_table
 from rackfit.exporters.registry import exporters
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer

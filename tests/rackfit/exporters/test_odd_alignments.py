@@ -12,7 +12,7 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
-from rackfit.exporters.hosts import Hosts
+from rackfit.exporters.launch.hosts import Hosts
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 

@@ -15,7 +15,7 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout, write_files
-from rackfit.exporters.hosts import Hosts, read_host_names
+from rackfit.exporters.launch.hosts import Hosts, read_host_names
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 from topology.errors import ExportError, InstanceError
@@ -229,7 +229,7 @@ def test_host_names_replace_the_made_up_ones(tmp_path: Path, moe: Instance) -> N
 
 
 def test_names_a_user_gives_cannot_escape(moe: Instance) -> None:
-    from rackfit.exporters.deployment import ExportOptions
+    from rackfit.exporters.launch.deployment import ExportOptions
 
     layout = _layout(moe, FoundServer("x", "mixed", tp=1, attention_dp=1, pp=1, batch=8))
     options = ExportOptions(model_path="/m/$(touch x) 'y'", image="i, kind: {Evil: x} # &a")

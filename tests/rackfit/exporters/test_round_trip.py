@@ -10,8 +10,8 @@ import pytest
 
 from costmodel.evaluate import evaluate
 from rackfit.documents.result import Result
-from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import Exported, export_layout, write_files
+from rackfit.exporters.launch.engine_limits import under_engine
 from rackfit.importers.deployment import import_deployment
 
 Export = Callable[[str], Exported]

@@ -8,8 +8,8 @@ from launch_lines import read_lines, servers, sglang_ranks
 
 from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported
-from rackfit.exporters.hosts import Hosts
-from rackfit.exporters.options import option_table
+from rackfit.exporters.launch.hosts import Hosts
+from rackfit.exporters.launch.options import option_table
 from tests.rackfit.exporters.loaders import check_sglang
 
 Export = Callable[[str], Exported]

@@ -10,9 +10,9 @@ from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
 from costmodel.question.workload import Workload
-from rackfit.exporters.deployment import ExportOptions
 from rackfit.exporters.export import ExportError, export_layout, write_files
-from rackfit.exporters.options import option_table
+from rackfit.exporters.launch.deployment import ExportOptions
+from rackfit.exporters.launch.options import option_table
 from rackfit.importers.deployment import import_deployment
 from tests.rackfit.exporters.loaders import trtllm_problems
 from topology.catalogue import data_dir

@@ -11,8 +11,8 @@ from costmodel.evaluate import evaluate
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
-from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout, write_files
+from rackfit.exporters.launch.engine_limits import under_engine
 from rackfit.importers.deployment import build_layout, import_deployment
 from rackfit.importers.files import read_servers
 from rackfit.importers.servers import FoundServer

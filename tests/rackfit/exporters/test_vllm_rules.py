@@ -13,8 +13,8 @@ from small_layouts import exported, question, server
 from costmodel.evaluate import evaluate
 from rackfit.documents.result import Result
 from rackfit.exporters.export import Exported, export_layout
-from rackfit.exporters.hosts import Hosts
-from rackfit.exporters.options import option_table
+from rackfit.exporters.launch.hosts import Hosts
+from rackfit.exporters.launch.options import option_table
 from rackfit.importers.deployment import build_layout
 from tests.rackfit.exporters.loaders import check_vllm_ascend
 from topology.errors import ExportError

@@ -9,8 +9,8 @@ import pytest
 from costmodel.evaluate import evaluate
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
-from rackfit.exporters.engine_limits import under_engine
 from rackfit.exporters.export import export_layout, write_files
+from rackfit.exporters.launch.engine_limits import under_engine
 from rackfit.importers.change import placed_anew
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.files import read_servers

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rackfit.documents.result import Result
-from rackfit.exporters.options import option_table
+from rackfit.exporters.launch.options import option_table
 from rackfit.live.expected import Expected
 from rackfit.live.shown import Shown, shown_by
 from rackfit.live.site import Site

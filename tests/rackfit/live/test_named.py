@@ -9,7 +9,7 @@ import pytest
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Workload
-from rackfit.exporters.options import option_table
+from rackfit.exporters.launch.options import option_table
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 from rackfit.live.expected import Expected, expected_servers, matched

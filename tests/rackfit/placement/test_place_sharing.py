@@ -15,8 +15,8 @@ from costmodel.experts.dispatch import check_placement, chip_loads, imbalance
 from costmodel.experts.expert_load import skewed_load
 from rackfit.cli.app import exit_code
 from rackfit.cli.commands.place import register
-from rackfit.exporters import placement_sglang, placement_trtllm, placement_vllm
-from rackfit.exporters.placement_table import UnlikeTable
+from rackfit.exporters.placements import sglang, trtllm, vllm
+from rackfit.exporters.placements.table import UnlikeTable
 from tests.rackfit.exporters.loaders import check_vllm_ascend
 from topology.errors import InstanceError, RackfitError
 
@@ -146,14 +146,12 @@ def test_a_running_placement_is_not_shared_anew(app: Typer, counts: str, tmp_pat
 def test_formats_refuse_tables_that_they_cannot_hold() -> None:
     rows = (tuple(range(4)), (*range(4), 0, 1))
     table = UnlikeTable(rows, 4, ((2, 2), (3, 3)), (0, 1), 2)
-    for exporter in (placement_sglang, placement_trtllm):
+    for exporter in (sglang, trtllm):
         with pytest.raises(InstanceError, match=r"4 to 6 slots by layer \(layer 0: 4\), which"):
             exporter.render(table)
-    assert (
-        check_vllm_ascend(placement_vllm.render(table), num_layers=2, num_experts=4, chips=2) == []
-    )
+    assert check_vllm_ascend(vllm.render(table), num_layers=2, num_experts=4, chips=2) == []
     uneven = UnlikeTable(((0, 1, 2, 3), (0, 1, 2, 3, 0)), 4, ((2, 2), (3, 2)), (0, 1), 2)
     with pytest.raises(InstanceError, match="layer 1: 2 to 3 slots per GPU, which vLLM-Ascend"):
-        placement_vllm.render(uneven)
+        vllm.render(uneven)
     with pytest.raises(InstanceError, match="twice on chip 0"):
         UnlikeTable(((0, 0, 1, 2, 3),), 4, ((3, 2),), (0,), 1)

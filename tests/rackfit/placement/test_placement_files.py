@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from costmodel.experts.expert_load import skewed_load
-from rackfit.exporters import placement_sglang, placement_trtllm, placement_vllm
-from rackfit.exporters.placement_table import PlacementTable
+from rackfit.exporters.placements import sglang, trtllm, vllm
+from rackfit.exporters.placements.table import PlacementTable
 from tests.rackfit.exporters.loaders import check_sglang, check_trtllm, check_vllm_ascend
 from topology.errors import InstanceError
 
@@ -25,7 +25,7 @@ def table_of(width=5, chips=8, dense=3):
 
 def test_sglang_file_passes_its_loading_checks_and_wrong_ones_do_not():
     arguments = {"num_layers": 7, "num_experts": 32, "spare": 8, "chips": 8}
-    text = placement_sglang.render(table_of())
+    text = sglang.render(table_of())
     assert check_sglang(text, **arguments) == []
     data = json.loads(text)["physical_to_logical_map"]
     wrong = {
@@ -43,7 +43,7 @@ def test_sglang_file_passes_its_loading_checks_and_wrong_ones_do_not():
 
 def test_trtllm_file_passes_its_loading_checks_and_wrong_ones_do_not():
     arguments = {"layer_ids": [3, 4, 5, 6], "num_experts": 32, "chips": 8}
-    text = placement_trtllm.render(table_of())
+    text = trtllm.render(table_of())
     assert check_trtllm(text, **arguments) == []
     data = yaml.safe_load(text)
     rows = data["initial_global_assignments"]
@@ -60,7 +60,7 @@ def test_trtllm_file_passes_its_loading_checks_and_wrong_ones_do_not():
 
 def test_vllm_ascend_file_passes_its_loading_checks_and_wrong_ones_do_not():
     arguments = {"num_layers": 4, "num_experts": 32, "chips": 8}
-    text = placement_vllm.render(table_of())
+    text = vllm.render(table_of())
     assert check_vllm_ascend(text, **arguments) == []
     for change in (
         lambda data: data.update(moe_layer_count=5),
@@ -74,7 +74,7 @@ def test_vllm_ascend_file_passes_its_loading_checks_and_wrong_ones_do_not():
         data = json.loads(text)
         change(data)
         assert check_vllm_ascend(json.dumps(data), **arguments)
-    assert "num_redundant_experts" in placement_vllm.hint(table_of())
+    assert "num_redundant_experts" in vllm.hint(table_of())
 
 
 def test_a_wrong_placement_never_becomes_a_file():

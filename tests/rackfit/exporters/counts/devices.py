@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rackfit.documents.result import Result
-from rackfit.exporters.hosts import Hosts
+from rackfit.exporters.launch.hosts import Hosts
 
 #: (role, rack) and device of every chip; the device is what tells two chips apart
 Found = Counter[tuple[str, str]]

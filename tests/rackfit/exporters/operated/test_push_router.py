@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rackfit.exporters.push_router import Pool, Router
+from rackfit.exporters.launch.push_router import Pool, Router
 
 #: what vLLM's prefill server answers, as its push connector writes it
 PARAMS = {

@@ -10,9 +10,9 @@ import yaml
 from launch_lines import read_lines
 from small_layouts import exported, question, server
 
-from rackfit.exporters import push_router
-from rackfit.exporters.deployment import PORTS_PER_SERVER
-from rackfit.exporters.routers import PATIENCE_S, VLLM
+from rackfit.exporters.launch import push_router
+from rackfit.exporters.launch.deployment import PORTS_PER_SERVER
+from rackfit.exporters.launch.routers import PATIENCE_S, VLLM
 
 
 def test_no_two_servers_of_a_host_share_a_port() -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costmodel.replica.exchanges import exchange_in
-from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.shell import script_head
+from rackfit.exporters.launch.deployment import Deployment, Server
+from rackfit.exporters.launch.shell import script_head
 from rackfit.quoting import shell_word
 
 #: ports of the router of prefill and decode servers, and of that of servers of both roles beside it

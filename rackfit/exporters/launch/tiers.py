@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
-from rackfit.exporters.registry import Limit
+from rackfit.exporters.launch.limit import Limit
 
 
 def tier_limits(target: str, layout: Layout) -> list[Limit]:

@@ -12,8 +12,8 @@ from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from costmodel.replica.replica import MEMORY_KINDS
-from rackfit.exporters.hosts import Hosts, Place
-from rackfit.exporters.options import kv_dtype
+from rackfit.exporters.launch.hosts import Hosts, Place
+from rackfit.exporters.launch.options import kv_dtype
 from topology.names import MOST_LINE, check_name
 
 #: Ports kept for one server: its launchers' own from the first, the rendezvous from the middle.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackfit.exporters.deployment import Launcher, Server
-from rackfit.exporters.hosts import Place
+from rackfit.exporters.launch.deployment import Launcher, Server
+from rackfit.exporters.launch.hosts import Place
 
 
 @dataclass(frozen=True)

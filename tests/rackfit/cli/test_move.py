@@ -20,7 +20,7 @@ from rackfit.cli.app import build_app
 from rackfit.documents.result import read_result
 from rackfit.documents.schema import FOLDER
 from solver.move.between import through
-from topology.errors import InstanceError, NoFeasibleLayout
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
 
 WORDS = (
     "--model", "deepseek-v2-lite", "--cluster", "hgx-h100@3", "--input-tokens", "1000", "--output-tokens", "200",
@@ -158,6 +158,10 @@ def test_ways_that_take_longer_to_judge_than_there_is_time_are_left_out(
     monkeypatch.setattr("solver.move.move._AS_LONG", 1e9)
     (one,) = moved(*words)["candidates"]
     assert one["name"] == "best"
+    # a layout that was left out for want of time is not said to be missing
+    found = rackfit("move", *words, "--failed", "r1", "--most-bytes", "0")
+    assert isinstance(found.exception, NoLayoutInTime)
+    assert "before the way to a layout that moves at most 0.0 GB was judged" in str(found.exception)
 
 
 def test_the_same_layout_is_no_move(running: Path) -> None:

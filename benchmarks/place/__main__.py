@@ -18,11 +18,11 @@ import numpy as np
 
 from benchmarks.baselines.eplb import chip_loads as even_loads
 from benchmarks.baselines.eplb import eplb
-from benchmarks.place_left_out import left_out
-from benchmarks.place_nodes import SIZES as NODE_SIZES
-from benchmarks.place_nodes import drawn_nodes, nodes_and_traffic
-from benchmarks.place_together import together
-from benchmarks.place_windows import several_workloads
+from benchmarks.place.left_out import left_out
+from benchmarks.place.nodes import SIZES as NODE_SIZES
+from benchmarks.place.nodes import drawn_nodes, nodes_and_traffic
+from benchmarks.place.together import together
+from benchmarks.place.windows import several_workloads
 from costmodel.experts.expert_load import read_loads, skewed_load
 from solver.experts import place_layers
 from solver.experts.nodes.affinity import balanced_start, crossings, group_by_affinity

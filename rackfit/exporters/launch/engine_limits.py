@@ -14,8 +14,8 @@ from costmodel.question.profile import COMMON
 from costmodel.replica.exchanges import exchange_in, moved_by
 from costmodel.replica.replica import price_replica
 from costmodel.tolerance import exceeds
-from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.registry import Limit
+from rackfit.exporters.launch.deployment import Deployment, Server
+from rackfit.exporters.launch.limit import Limit
 from topology.errors import on_command_line
 
 #: why tokens are gathered

@@ -4,7 +4,7 @@
 searches); (b) tensor parallelism within a node, pipeline stages across nodes. A ratio is
 Rackfit's cost over the baseline's: below 1 is cheaper. Ends with an error if one is above 1.
 
-Usage: ``python -m benchmarks.baselines_solve [--only MODEL] [--limit SECONDS]``
+Usage: ``python -m benchmarks.baselines.solve [--only MODEL] [--limit SECONDS]``
 """
 
 from __future__ import annotations

@@ -6,9 +6,7 @@ The file is read strictly: ``num_slots``, ``initial_global_assignments`` and
 
 from __future__ import annotations
 
-from rackfit.exporters.placement_table import AnyTable
-
-NAME = "trtllm"
+from rackfit.exporters.placements.table import AnyTable
 
 
 def render(table: AnyTable) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 
-from rackfit.exporters.placement_table import AnyTable
-
-NAME = "sglang"
+from rackfit.exporters.placements.table import AnyTable
 
 
 def render(table: AnyTable) -> str:

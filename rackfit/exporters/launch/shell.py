@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from costmodel.replica.held import idle_by_rank
-from rackfit.exporters.deployment import Deployment, Launcher, Server
+from rackfit.exporters.launch.deployment import Deployment, Launcher, Server
 from rackfit.quoting import shell_comment, shell_word
 
 

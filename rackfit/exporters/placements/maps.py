@@ -10,9 +10,9 @@ import numpy as np
 from costmodel.layout.layout import ExpertMap, Layout, Replica, Stage, spread
 from costmodel.question.engine import in_order
 from costmodel.question.instance import Instance
-from rackfit.exporters.deployment import Deployment, Server
-from rackfit.exporters.placement_table import AnyTable, PlacementTable, UnlikeTable
-from rackfit.exporters.registry import Limit
+from rackfit.exporters.launch.deployment import Deployment, Server
+from rackfit.exporters.launch.limit import Limit
+from rackfit.exporters.placements.table import AnyTable, PlacementTable, UnlikeTable
 
 
 def placement_table(instance: Instance, layout: Layout, replica: Replica) -> AnyTable | None:

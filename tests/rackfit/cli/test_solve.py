@@ -237,7 +237,7 @@ def test_ctrl_c_leaves_a_verified_layout_or_exit_3(tmp_path: Path, after_s: floa
         [sys.executable, "-c", driver, "solve", "--model", "deepseek-v3", "--cluster", "hgx-h200@8",
          "--tpot", "30 ms", "--ttft", "2 s", "--gap", "0", "--out", str(out)],
         capture_output=True, text=True, timeout=240,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
     )  # fmt: skip
     stderr = process.stderr
     assert "Traceback" not in stderr

@@ -1,0 +1,1 @@
+"""Expert placement beside peers and bounds, on one and on several workloads."""

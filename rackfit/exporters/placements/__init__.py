@@ -1,0 +1,1 @@
+"""Expert placements as tables and in the formats that engines load."""
