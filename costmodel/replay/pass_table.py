@@ -109,22 +109,32 @@ class PassTable:
     _known: dict[tuple[float, ...], tuple[float, float]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    #: of a round of so many sequences: those of the busiest group, and seconds without contexts: all stages, slowest, hop
+    _rounds: dict[int, tuple[int, float, float, float]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def round_s(self, sequences: int, context: float) -> float:
         """Seconds in which every decoding sequence of the replica has one pass, at a mean context."""
         if not sequences:
             return 0.0
-        groups = self.ranks * self.stages
-        busiest = -(-sequences // groups)
-        average = sequences / groups
-        rows, mean = busiest * self.verified, average * self.verified
-        whole = self.whole.seconds(rows, mean, rows)
+        busiest, whole, slowest, hop = self._rounds.get(sequences) or self._round(sequences)
         whole += busiest * self.whole.decode.at(context)
         if self.stages == 1:
             return whole
-        slowest = self.slowest.seconds(rows, mean, rows)
         slowest += busiest * self.slowest.decode.at(context)
-        return max(whole + self.hop.at(rows), self.stages * slowest)
+        return max(whole + hop, self.stages * slowest)
+
+    def _round(self, sequences: int) -> tuple[int, float, float, float]:
+        """What of a round its contexts do not change; kept."""
+        groups = self.ranks * self.stages
+        busiest = -(-sequences // groups)
+        rows, mean = busiest * self.verified, sequences / groups * self.verified
+        slowest = 0.0 if self.stages == 1 else self.slowest.seconds(rows, mean, rows)
+        hop = 0.0 if self.stages == 1 else self.hop.at(rows)
+        found = busiest, self.whole.seconds(rows, mean, rows), slowest, hop
+        self._rounds[sequences] = found
+        return found
 
     def pass_s(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 from typing import Literal
 
 from costmodel.replay.fleet import Standing
@@ -46,28 +47,27 @@ class Router:
             turn = min(range(len(pool)), key=lambda i: (sent[i] + 1.0) / capacity[i])
             sent[turn] += 1.0
             return pool[turn]
-        later = min((_taken(one) for one in self.behind), default=0.0)
+        later = min([one.server.taken for one in self.behind]) if self.behind else 0.0
+        loads = [_load(one, later) for one in pool]
         prefixes = self.routing == "prefix-aware" and bool(job.blocks)
-        if not (self._unlike or prefixes):
-            return min(pool, key=lambda one: _load(one, later))
-        return min(pool, key=lambda one: _load(one, later) + _own_s(one, job, prefixes=prefixes))
+        if self._unlike or prefixes:
+            own = [_own_s(one, job, prefixes=prefixes) for one in pool]
+            loads = list(map(add, loads, own))
+        return pool[loads.index(min(loads))]
 
 
 def _load(one: Standing, later: float) -> float:
     """Seconds of prompts and shares of slots; ``later``: the share where a prompt decodes that is handed over."""
-    role = one.server.role
-    if role == "decode":
-        return _taken(one)
-    return one.waits_s + (_taken(one) if role == "mixed" else later)
-
-
-def _taken(one: Standing) -> float:
-    """Share of a replica's slots that requests have or wait for."""
-    return one.server.load / one.server.slots
+    server = one.server
+    if server.role == "prefill":
+        return one.waits_s + later
+    return server.taken if server.role == "decode" else one.waits_s + server.taken
 
 
 def _own_s(one: Standing, job: Job, *, prefixes: bool) -> float:
     """Seconds of the prompt itself, without what the replica knows of it where prefixes count."""
     cache = one.server.cache if prefixes else None
-    known = 0 if cache is None else cache.known(job.blocks, job.block_sizes)
+    if cache is None:
+        return one.prompt_s(0, job.input_tokens)
+    known = cache.known(job.blocks, job.block_sizes)
     return one.prompt_s(min(known, job.input_tokens), job.input_tokens)

@@ -53,15 +53,15 @@ class Server:
         self._firsts = 0
 
     @property
-    def load(self) -> int:
-        """Requests here."""
-        return len(self.waiting) + len(self.prompts) + len(self.running)
+    def taken(self) -> float:
+        """Share of the slots that requests here have or wait for."""
+        return (len(self.waiting) + len(self.prompts) + len(self.running)) / self.slots
 
     def kv_fill(self) -> float:
         """Share of the KV room in use."""
-        count = len(self.running)
-        used = count * self.share.at(self.context / count) if count else 0.0
-        return used + sum(self.share.at(job.done) for job in self.prompts)
+        count, share = len(self.running), self.share
+        used = count * share.at(self.context / count) if count else 0.0
+        return used + sum([share.at(job.done) for job in self.prompts]) if self.prompts else used
 
     def add(self, job: Job, now: float) -> float | None:
         """Take in a request; when the next decision is, if that has changed: an idle replica's when all of now have come."""
@@ -92,9 +92,9 @@ class Server:
 
     def step(self, now: float, done: list[Job]) -> float | None:
         """End what runs at ``now``; adds what left to ``done``; when the next decision is."""
-        self.busy_s += now - self.started
-        self.slot_seconds += (now - self.started) * len(self.running)
-        self.kv_seconds[round(100 * min(self.kv_fill(), 1.0))] += now - self.started
+        self.busy_s += (took := now - self.started)
+        self.slot_seconds += took * len(self.running)
+        self.kv_seconds[round(100 * min(self.kv_fill(), 1.0))] += took
         if self._run is not None:
             self._end_rounds(now, done)
         elif self._pass is not None:

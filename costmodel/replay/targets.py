@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -106,6 +108,15 @@ class Patience:
     waited: int = 0
     slow: int = 0
     either: int = 0
+    #: the least numbers of them with which a target is missed
+    _missed: tuple[int, int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        least = [
+            bisect_left(range(self.requests + 1), True, key=partial(self._misses, which))
+            for which in range(3)
+        ]
+        self._missed = least[0], least[1], least[2]
 
     def sent(self, job: Job) -> None:
         """The KV of a request is where it decodes: its first token comes no sooner."""
@@ -127,15 +138,23 @@ class Patience:
     @property
     def so_far(self) -> Judged:
         """The shares as if all that is not known yet met the targets."""
-        count = self.requests
-        good = 1.0 - self.either / count
-        waited = self.waited / count
-        return Judged(self.late / count, self.slow / count, good, self.targets, waited)
+        return self._judged(self.late, self.slow, self.either, self.waited)
 
     @property
     def over(self) -> bool:
         """Whether a target is missed whatever comes."""
-        return not self.so_far.meets
+        late, slow, either = self._missed
+        return self.late >= late or self.slow >= slow or self.either >= either
+
+    def _misses(self, which: int, number: int) -> bool:
+        """Whether so many late, slow or either ones (``which``: 0, 1, 2) miss their own target."""
+        found = self._judged(*(number if which == one else 0 for one in range(3)))
+        return not found.meets
+
+    def _judged(self, late: int, slow: int, either: int, waited: int = 0) -> Judged:
+        count = self.requests
+        good = 1.0 - either / count
+        return Judged(late / count, slow / count, good, self.targets, waited / count)
 
     def _late(self, job: Job, at: float) -> bool:
         most = self.targets.ttft_p99_s

@@ -175,7 +175,7 @@ def test_what_holds_of_every_replay(
         )
     jobs = run(instance, fleet, requests, course)
     (server,) = (one.server for one in fleet)
-    assert not (server.load)
+    assert not (server.taken)
     assert not (server.pending.tokens)
     assert server.pending.attention_s == pytest.approx(0.0, abs=1e-9)
     assert not any(server._rank)
