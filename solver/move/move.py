@@ -22,7 +22,7 @@ from solver.move.onto_chips import nearest_chips
 from solver.move.steps import Asked, Steps, Walk
 from solver.search import searched
 from solver.verify import ROUNDING
-from topology.errors import InstanceError, NoFeasibleLayout, Problem
+from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Problem
 
 #: part of the time that the search for the best layout may take
 _SEARCH = 0.6
@@ -141,71 +141,115 @@ def move_within(
 ) -> Move:
     """The move to the layout of a new question that the budget asks for.
 
-    Raises ``NoFeasibleLayout`` where nothing fits, or nothing that was found keeps to the budget of bytes;
-    ``NoLayoutInTime`` where the time ended before the way to a layout that does was judged.
+    Where the time ends before the way to a layout was judged, what still runs is the answer if it meets the targets,
+    without a bound. Raises ``NoFeasibleLayout`` where nothing fits, or nothing that was found keeps to the budget of bytes;
+    ``NoLayoutInTime`` where the time ended before either.
     """
     check_same_cluster(before[0], before[1], instance)
     if instance.scenario.engine == ANY:
         raise InstanceError(Problem("engine", "any is no choice here: name the engine that runs"))
-    # the way there takes time, too
-    answer, engine, _ = searched(
-        instance, clock.follower(_SEARCH), gap, seed, on_progress, lambda snapshot: None, workers
-    )
     running = before[1]
     between = through(before[0], instance, during)
 
     def walk_to(layout: Layout) -> Walk:
         return Walk(instance, between, (running, layout), asked)
 
-    walk = walk_to(nearest_chips(instance, running, answer.layout))
+    found: list[Candidate] = []
+    least = float("inf")
+    answer: SearchResult | None = None
+
+    def chosen() -> Move | None:
+        if found:
+            taken = _taken(found, budget, least, between.scenario.rate or 0.0, clock)
+            return replace(_moved(taken), candidates=tuple(found), search=answer)
+        walk = walk_to(_still(running, instance))
+        if not walk.judged.feasible:
+            return None
+        still = Candidate("what still runs", walk, walk.steps)
+        return replace(_moved(still), candidates=(still,))
+
+    clock.kept = chosen
+    # the way there takes time, too
+    try:
+        best, engine, _ = searched(
+            instance,
+            clock.follower(_SEARCH),
+            gap,
+            seed,
+            on_progress,
+            lambda snapshot: None,
+            workers,
+        )
+    except NoLayoutInTime:
+        move = chosen()
+        if move is None:
+            raise
+        return move
+    answer = best
+    walk = walk_to(nearest_chips(instance, running, best.layout))
     if walk.judged.violations:
-        walk = walk_to(answer.layout)
-    began = clock.elapsed_s
-    best = Candidate("best", walk, walk.steps)
-    each_s = (clock.elapsed_s - began) / (1 + len(walk.new))
-    least = min(_cost(answer.evaluation), best.cost)
-    found = [best]
-    late: list[Walk] = []
+        walk = walk_to(best.layout)
+    ways = [("best", walk)]
+    least = min(_cost(best.evaluation), _cost(walk.judged))
     if engine is not None and not clock.over:
         made = made_of(running, engine, budget.most_bytes, budget.within, least, clock, seed)
-        for name, layout in made:
-            walk = walk_to(layout)
-            takes_s = _AS_LONG * each_s * (1 + len(walk.new))
-            if not walk.judged.feasible:
-                continue
-            if clock.remaining_s > takes_s:
-                found.append(Candidate(name, walk, walk.steps))
-            else:
-                late.append(walk)
-    if budget.most_bytes is not None:
-        _check_any_kept([one.walk for one in found], late, budget.most_bytes, clock)
-    taken = _taken(found, budget, least, between.scenario.rate or 0.0)
-    return replace(_moved(taken), candidates=tuple(found), search=answer)
+        ways += [(name, walk_to(layout)) for name, layout in made]
+    _judge(ways, budget, clock, found)
+    move = chosen()
+    assert move is not None  # the first way is judged whatever the time
+    return move
 
 
-def _check_any_kept(
-    judged: Sequence[Walk], late: Sequence[Walk], most_bytes: float, clock: Clock
+def _still(running: Layout, instance: Instance) -> Layout:
+    """The replicas that run on, with no chip out of service."""
+    usable = instance.cluster.usable_ids
+    kept = tuple(one for one in running.replicas if usable.issuperset(one.chips))
+    return running.model_copy(update={"replicas": kept})
+
+
+def _judge(
+    ways: Sequence[tuple[str, Walk]], budget: Budget, clock: Clock, found: list[Candidate]
 ) -> None:
-    """Raise where no move that was judged keeps to the bytes; ``late``: those that the time left unjudged."""
-    if any(one.moved_bytes <= most_bytes for one in judged):
-        return
-    most = f"{most_bytes / 1e9:,.1f} GB"
-    if clock.over or any(one.moved_bytes <= most_bytes for one in late):
-        raise clock.late(f"the way to a layout that moves at most {most} was judged")
-    least = min(one.moved_bytes for one in (*judged, *late))
-    raise NoFeasibleLayout(
-        f"no layout was found that moves at most {most}; one that moves {least / 1e9:,.1f} GB was",
-        proven=False,
-    )
+    """Add what every state on the way is judged for to ``found``: first the way that is soonest judged or moves fewest bytes.
+
+    Another is left out where judging it would take longer than there is time.
+    """
+    feasible = [
+        (name, walk) for at, (name, walk) in enumerate(ways) if not at or walk.judged.feasible
+    ]
+    bytes_count = budget.most_bytes is not None
+    feasible.sort(key=lambda way: way[1].moved_bytes if bytes_count else len(way[1].new))
+    each_s = 0.0
+    for name, walk in feasible:
+        if found and clock.remaining_s <= _AS_LONG * each_s * (1 + len(walk.new)):
+            continue
+        began = clock.elapsed_s
+        found.append(Candidate(name, walk, walk.steps))
+        each_s = (clock.elapsed_s - began) / (1 + len(walk.new))
 
 
-def _taken(found: Sequence[Candidate], budget: Budget, best: float, rate: float) -> Candidate:
+def _taken(
+    found: Sequence[Candidate], budget: Budget, best: float, rate: float, clock: Clock
+) -> Candidate:
     """The candidate that the budget asks for."""
     if budget.most_bytes is None:
         most = max(best, min(one.cost for one in found)) * (1 + budget.within) * (1 + ROUNDING)
-        allowed = [one for one in found if one.cost <= most]
+        # where the time ended before a way to a layout so cheap was judged, the cheapest
+        allowed = [one for one in found if one.cost <= most] or [
+            min(found, key=lambda one: one.cost)
+        ]
     else:
         allowed = [one for one in found if one.moved_bytes <= budget.most_bytes]
+    if not allowed:
+        assert budget.most_bytes is not None
+        bytes_said = f"{budget.most_bytes / 1e9:,.1f} GB"
+        if clock.over:
+            raise clock.late(f"a layout that moves at most {bytes_said} was found")
+        least = min(one.moved_bytes for one in found)
+        raise NoFeasibleLayout(
+            f"no layout was found that moves at most {bytes_said}; one that moves {least / 1e9:,.1f} GB was",
+            proven=False,
+        )
 
     def rank(one: Candidate) -> tuple[float, float, float]:
         short = round(max(0.0, rate - one.least_requests_per_s), 6)

@@ -104,6 +104,7 @@ def move_command(
         how = Asked(weights_from, start_s)
         instance, running, _ = read_result(layout)
         clock = stop.clock = Clock(time_limit, started=stop.started)
+        stop.kept = lambda: clock.kept()
         document = None if target is None else _document(target)
         if document is not None:
             _refuse_options(asked, failed, taken, within, most_bytes)
