@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from topology.quantity import figure
@@ -23,7 +23,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of some series. ``log_x`` and ``log_y`` need positive numbers; ``note`` stands under the title.
+    """A chart of some series. ``log_x``, ``log_y``: logarithmic where all numbers are positive; ``note`` stands under the title.
 
     ``names``: every series of several charts that share their colours, in one order for all of them.
     """
@@ -46,6 +46,13 @@ class Chart:
             for series in self.series
             for place, (x, y) in enumerate(series.points)
         ]
+
+    @property
+    def with_logarithms(self) -> Chart:
+        """The same, with logarithmic axes only where every number has a logarithm."""
+        log_x = self.log_x and all(float(x) > 0 for _, x, _, _ in self.values)
+        log_y = self.log_y and all(y > 0 for _, _, y, _ in self.values)
+        return replace(self, log_x=log_x, log_y=log_y)
 
     @property
     def description(self) -> str:

@@ -67,15 +67,9 @@ def theme(dark: bool = False) -> dict[str, Any]:
 
 
 def chart_spec(chart: Chart) -> dict[str, Any]:
-    """The chart as Vega-Lite that takes its width from where it stands; title and note are ``usermeta``.
-
-    Raises ``ValueError`` where an axis is logarithmic and a number has no logarithm.
-    """
+    """The chart as Vega-Lite that takes its width from where it stands; title and note are ``usermeta``."""
     alt = _package("altair", "chart")
-    numbers = [(x, y) for _, x, y, _ in chart.values]
-    for log, side in ((chart.log_x, 0), (chart.log_y, 1)):
-        if log and not all(float(pair[side]) > 0 for pair in numbers):
-            raise ValueError(f"{chart.title}: a logarithmic axis needs positive numbers")
+    chart = chart.with_logarithms
     names = list(chart.names) or list(dict.fromkeys(series.name for series in chart.series))
     chosen = alt.selection_point(name="chosen", fields=["series"], bind="legend")
     made = _bars(alt, chart, names) if chart.kind == "bar" else _lines(alt, chart, names)

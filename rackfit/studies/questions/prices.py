@@ -66,8 +66,9 @@ def _solved_row(instance: Instance, options: Options) -> Row:
         "input_usd_per_m": input_usd,
         "output_usd_per_m": output_usd,
         "hit_usd_per_m": hit_usd,
-        "output_over_input": output_usd / input_usd,
-        "hit_over_input": hit_usd / input_usd,
+        # what the searches leave open may exceed what more tokens cost
+        "output_over_input": output_usd / input_usd if input_usd > 0 else None,
+        "hit_over_input": hit_usd / input_usd if input_usd > 0 else None,
     }
 
 
@@ -133,7 +134,7 @@ def _chart(rows: Sequence[Row]) -> Chart:
     return Chart(
         "Price without margin, by kind of token", "prompt tokens", "$ per million tokens",
         [Series(names[kind], [(r[_LENGTH], r[f"{kind}_usd_per_m"]) for r in line]) for kind in names],
-        log_x=True, log_y=all(r["hit_usd_per_m"] > 0 for r in line),
+        log_x=True, log_y=True,
     )  # fmt: skip
 
 
@@ -142,11 +143,13 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     line = along(rows, _LENGTH)
     for row in line:
         said.append(
-            f"{row[_LENGTH]:,} prompt tokens: a million more tokens of input cost ${amount(row['input_usd_per_m'])}, of "
-            f"output ${amount(row['output_usd_per_m'])} ({row['output_over_input']:.1f} times), of cached input "
-            f"${amount(row['hit_usd_per_m'])} ({row['hit_over_input']:.0%} of input)."
+            f"{row[_LENGTH]:,} prompt tokens: a million more tokens of input cost {_usd(row['input_usd_per_m'])}, of "
+            f"output {_usd(row['output_usd_per_m'])}{_over(row['output_over_input'], '.1f', ' times')}, of cached input "
+            f"{_usd(row['hit_usd_per_m'])}{_over(row['hit_over_input'], '.0%', ' of input')}."
         )
-    if len(line) > 1:
+    if len(line) > 1 and all(
+        row[f"{kind}_usd_per_m"] > 0 for row in (line[0], line[-1]) for kind in ("input", "output")
+    ):
         short, long = line[0], line[-1]
         said.append(
             f"From {short[_LENGTH]:,} to {long[_LENGTH]:,} prompt tokens the price of input rises by a factor "
@@ -172,6 +175,14 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
             f"KV per token; this model has {row['kv_bytes_per_token']:,.0f}."
         )
     return said
+
+
+def _usd(found: float) -> str:
+    return f"${amount(found)}" if found > 0 else "no more than the searches leave open"
+
+
+def _over(times: float | None, digits: str, what: str) -> str:
+    return "" if times is None or times <= 0 else f" ({times:{digits}}{what})"
 
 
 STUDY = Study(

@@ -213,7 +213,7 @@ def _sized(units: Units, kind: str, wanted: Wanted) -> Sized:
     while True:
         known.add(number, carried, peak)
         about = units.about(number, carried, peak)
-        most = carried.most_requests_per_s if carried is not None else peak
+        most = peak if carried is None else carried.most_requests_per_s or peak
         beneath = number + floor(number * (peak / most - 1.0) - _RATHER)
         if known.enough is None and (number >= largest or about > largest * _FAR):
             few = known.few + 1 + spare

@@ -58,9 +58,15 @@ def test_lines_start_at_zero_and_larger_is_higher() -> None:
     assert high[1] < low[1]
 
 
-def test_log_axes_refuse_what_has_no_logarithm() -> None:
-    with pytest.raises(ValueError, match="needs positive numbers"):
-        chart_spec(Chart("t", "x", "y", [Series("a", [(0, 1.0)])], log_x=True))
+@pytest.mark.parametrize("least", [1.0, 0.0, -2.0])
+def test_an_axis_is_logarithmic_where_every_number_has_a_logarithm(least: float) -> None:
+    """A study of prices whose output cost less than its searches leave open had no page."""
+    series = [Series("a", [(1, least), (10, 5.0)])]
+    spec = chart_spec(Chart("t", "x", "y", series, log_x=True, log_y=True))
+    (across,) = {one["encoding"]["x"]["scale"]["type"] for one in spec["layer"]}
+    (up,) = {one["encoding"]["y"]["scale"].get("type") for one in spec["layer"]}
+    assert across == "log"
+    assert (up == "log") == (least > 0)
 
 
 def test_bars_are_as_long_as_their_numbers() -> None:

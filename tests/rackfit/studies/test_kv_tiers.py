@@ -9,6 +9,7 @@ import pytest
 from asking import ask
 
 from rackfit.figures.drawing import chart_spec
+from rackfit.studies.questions import prices
 from rackfit.studies.questions.kv_tiers import _PLACES, saving_usd_per_m
 from rackfit.studies.run import StudyResult
 
@@ -94,3 +95,22 @@ def test_prices_of_tokens_agree_with_the_words() -> None:
     # the last token is the dearest: a longer context costs every token more
     priced = (2000 * row["input_usd_per_m"] + 500 * row["output_usd_per_m"]) / 1e6
     assert row["usd_per_request"] < priced < 2 * row["usd_per_request"]
+
+
+def test_prices_that_the_searches_leave_open_are_not_compared() -> None:
+    """An answer of 16 tokens seemed to save money: its page had no logarithm, and its words told -57 times."""
+    rows = [
+        {
+            "error": "", "workload.input_tokens": tokens, "input_usd_per_m": 0.2, "output_usd_per_m": usd, "hit_usd_per_m": 0.0,
+            "output_over_input": usd / 0.2, "hit_over_input": 0.0,
+        }
+        for tokens, usd in ((1000, 0.5), (8000, -11.0))
+    ]  # fmt: skip
+    said = prices.STUDY.conclude(rows)
+    assert len(said) == 2  # by what factor a price below nothing rises is not said
+    assert (
+        "of output $0.5000 (2.5 times), of cached input no more than the searches leave open."
+        in said[0]
+    )
+    assert "of output no more than the searches leave open, of cached" in said[1]
+    assert chart_spec(prices.STUDY.chart(rows))

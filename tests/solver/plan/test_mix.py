@@ -6,12 +6,13 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
+from costmodel.layout.layout import Layout
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
 from solver.clock import Clock
-from solver.plan.sizing.carried import Units
+from solver.plan.sizing.carried import Capability, Units
 from solver.plan.sizing.mix import Mix, mix
-from solver.plan.sizing.size import Wanted, size
+from solver.plan.sizing.size import Wanted, _sized, size
 
 KINDS = ("hgx-b200", "hgx-h100", "hgx-h200")
 SCENARIO = Scenario(
@@ -129,3 +130,22 @@ def test_time_that_is_over_leaves_one_kind() -> None:
         found.usd_per_hour == found.one_kind_usd_per_hour == min(one.usd_per_hour for one in sized)
     )
     assert found.bound_usd_per_hour < found.usd_per_hour
+
+
+def test_units_that_carry_nothing_at_all_are_too_few() -> None:
+    """Traffic whose targets no layout on one node meets ended with a division by zero."""
+
+    class Steep(Units):
+        def fitting(self, units: int) -> Capability:
+            rate = 3.0 * units if units >= 3 else 0.0
+            found = Capability(units, rate, rate, Layout(replicas=()))
+            return self.known.setdefault(units, found)
+
+        def first(self, peak: float) -> Capability:
+            return self.fitting(1)
+
+        def carried(self, units: int, gap: float | None = None) -> Capability:
+            return self.known[units]
+
+    found = _sized(Steep(SCENARIO, KINDS[0], Clock(), 0.01, 0), KINDS[0], Wanted(9.5, spare=1))
+    assert (found.count, found.least) == (5, 5)
