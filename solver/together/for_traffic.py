@@ -19,7 +19,7 @@ from solver.clock import Clock, check_seed
 from solver.explain.explain import of_one_of_several
 from solver.together.alone import OnProgress, told_under
 from solver.together.divided import Divided, gap_of, money_alone
-from solver.traffic.asked import Asked
+from solver.traffic.asked import Asked, questions
 from solver.traffic.search import search_traffic
 from solver.verify import ROUNDING
 from topology.errors import (
@@ -48,6 +48,12 @@ def traffic_of(models: Models, seed: int) -> tuple[Asked, ...]:
             continue
         targets = Targets(one.slo.ttft, one.slo.tpot, one.goodput)
         found.append(Asked(requests, targets, one.peak, models.asked.spare))
+        try:
+            questions(models.instances[at].scenario, found[-1])
+        except InstanceError as error:
+            problems += [
+                Problem(f"models[{at}].{own.place}", own.message) for own in error.problems
+            ]
     if problems:
         raise InstanceError(problems)
     return tuple(found)
