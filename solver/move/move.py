@@ -162,12 +162,14 @@ def move_within(
         if found:
             taken = _taken(found, budget, least, between.scenario.rate or 0.0, clock)
             return replace(_moved(taken), candidates=tuple(found), search=answer)
-        walk = walk_to(_still(running, instance))
-        if not walk.judged.feasible:
-            return None
-        still = Candidate("what still runs", walk, walk.steps)
-        return replace(_moved(still), candidates=(still,))
+        return None if still is None else replace(_moved(still), candidates=(still,))
 
+    # judged first: whoever stops the search does not wait for it
+    still: Candidate | None = None
+    left = _still(running, instance)
+    if evaluate(instance, left).feasible:
+        walk = walk_to(left)
+        still = Candidate("what still runs", walk, walk.steps)
     clock.kept = chosen
     # the way there takes time, too
     try:
