@@ -94,9 +94,13 @@ def study_command(
         cache=kept,
         on_point=_Progress(),
     )
+    alike: dict[str, list[str]] = {}
     for row in result.failed:
         place = ", ".join(f"{key}={row[key]}" for key in result.axes if key in row)
-        say(f"rackfit: {place}: {row['error']}")
+        alike.setdefault(row["error"], []).append(place)
+    for error, places in alike.items():
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        say(f"rackfit: {places[0]}{more}: {error}")
     written = result.write(out) if out is not None else []
     if png is not None:
         written += write_figures(result.figures(), svg=None, png=png)
