@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from costmodel.question.scenario import Scenario
+from costmodel.question.traffic.description import Arrivals, BothLengths, Description, Lengths
 from costmodel.question.traffic.load import load_traffic
 from costmodel.question.workload import Slo, Workload
 from costmodel.replay.targets import Targets
@@ -18,6 +20,7 @@ from solver.clock import Clock
 from solver.plan.sizing.carried import Capability, Units
 from solver.plan.sizing.size import Wanted, size
 from solver.traffic.asked import Asked
+from tests.solver.traffic.few_draws import few_draws
 from topology.errors import NoLayoutInTime
 
 WORDS = (
@@ -199,32 +202,43 @@ def test_a_number_that_is_too_large_to_solve_is_no_proof() -> None:
     assert "hgx-h100: needs about" in words
 
 
-TRAFFIC = (
-    "--model", "llama-3.1-8b", "--traffic", "azure-conversation-2023", "--ttft-p99", "400ms", "--tpot-p99", "20ms",
-    "--buy", "hgx-h100",
-)  # fmt: skip
+def bursts(folder: Path) -> Path:
+    """A trace of 2,000 requests of unlike lengths that come in bursts."""
+    lengths = BothLengths(input=Lengths(mean=1200, std=1000), output=Lengths(mean=20, std=20))
+    arrivals = Arrivals(process="gamma", cv=4, rate=60)
+    drawn = Description(arrivals=arrivals, lengths=lengths).draw(2000, 0)
+    path = folder / "bursts.csv"
+    columns = (drawn.arrival_s, drawn.input_tokens, drawn.output_tokens)
+    rows = (f"{at:.4f},{prompt},{answer}" for at, prompt, answer in zip(*columns, strict=True))
+    path.write_text("\n".join(("t_s,input_tokens,output_tokens", *rows)) + "\n")
+    return path
 
 
-def test_traffic_is_sized_by_replays() -> None:
+@few_draws()
+def test_traffic_is_sized_by_replays(tmp_path: Path) -> None:
     """Unlike lengths and bursts take more than the mean lengths in a steady state."""
-    asked = (*TRAFFIC, "--rate", 105, "--peak", 3, "--spare", "node")
-    found = CliRunner().invoke(build_app(), ["size", *map(str, asked), "--json"])
+    traffic = str(bursts(tmp_path))
+    asked = (
+        "--model", "llama-3.1-8b", "--traffic", traffic, "--ttft-p99", "600ms", "--tpot-p99", "30ms",
+        "--buy", "hgx-a100", "--rate", "50", "--peak", "3", "--spare", "node",
+    )  # fmt: skip
+    found = CliRunner().invoke(build_app(), ["size", *asked, "--json"])
     assert found.exit_code == 0, found.output
     document = json.loads(found.stdout)
     (kind,) = document["kinds"]
     assert document["mix"] is None
-    assert document["wanted"]["rate"] == 105.0
+    assert document["wanted"]["rate"] == 50.0
     standing = kind["count"] - 1
     tried = {one["units"]: one for one in kind["tried"]}
     carried = tried[standing]["requests_per_s"]
-    assert 315.0 < carried <= tried[standing]["most"]
-    assert kind["headroom"] == pytest.approx(carried / 315.0 - 1)
+    assert 150.0 < carried <= tried[standing]["most"]
+    assert kind["headroom"] == pytest.approx(carried / 150.0 - 1)
     assert kind["least"] <= kind["count"]
-    assert all(tried[n]["most"] < 315.0 for n in range(1, kind["least"] - 1) if n in tried)
-    requests = load_traffic("azure-conversation-2023", rate=315.0).whole_prompts()
-    targets = Targets(0.4, 0.02)
+    assert all(tried[n]["most"] < 150.0 for n in range(1, kind["least"] - 1) if n in tried)
+    requests = load_traffic(traffic, rate=150.0).whole_prompts()
+    targets = Targets(0.6, 0.03)
     again = solve(
-        Scenario(model="llama-3.1-8b", cluster=f"hgx-h100@{standing}", workload="chat"),
+        Scenario(model="llama-3.1-8b", cluster=f"hgx-a100@{standing}", workload="chat"),
         traffic=Asked(requests, targets), gap=0.99,
     )  # fmt: skip
     assert again.evaluation.feasible
@@ -233,9 +247,9 @@ def test_traffic_is_sized_by_replays() -> None:
         output_tokens=round(float(requests.output_tokens.mean())),
     )
     scenario = Scenario(
-        model="llama-3.1-8b", cluster="hgx-h100", workload=even, slo=Slo(ttft=0.4, tpot=0.02)
+        model="llama-3.1-8b", cluster="hgx-a100", workload=even, slo=Slo(ttft=0.6, tpot=0.03)
     )
-    (steady,) = size(scenario, ["hgx-h100"], Wanted(105.0, 3.0, 1), clock=Clock())
+    (steady,) = size(scenario, ["hgx-a100"], Wanted(50.0, 3.0, 1), clock=Clock())
     assert steady.count is not None
     assert steady.count < kind["count"]
 

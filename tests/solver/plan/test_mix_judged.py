@@ -21,8 +21,8 @@ from solver.plan.sizing.for_traffic import BEYOND, TrafficUnits
 from solver.plan.sizing.mix import Mix
 from solver.plan.sizing.mix_judged import mix_for_traffic
 from solver.plan.sizing.size import Sized, Wanted
-from solver.traffic import asked
 from solver.traffic.asked import Asked
+from tests.solver.traffic.few_draws import few_draws
 
 #: kinds, and the units of each that carry the peak alone
 KINDS = {"hgx-b200": 3, "hgx-h100": 5}
@@ -57,9 +57,7 @@ class Searched:
 @pytest.fixture(scope="module")
 def searched() -> Iterator[Searched]:
     """Searches confirm layouts on the fewest draws that they may: what is found is replayed here anyway."""
-    with pytest.MonkeyPatch.context() as few:
-        few.setattr(asked, "_TOGETHER", 0)
-        few.setattr(asked, "_TOGETHER_FRESH", 0)
+    with few_draws():
         yield _searched()
 
 

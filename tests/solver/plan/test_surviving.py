@@ -16,7 +16,7 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course
 from costmodel.replay.targets import Targets
 from solver.clock import Clock
-from solver.plan import day, survivors
+from solver.plan import day, most, survivors
 from solver.plan.by_parts.linear import Linear
 from solver.plan.groups import Start, UnitLayout, less
 from solver.plan.most import asked_of, most_of_few
@@ -30,19 +30,22 @@ from tests.solver.plan.test_after_loss import with_losses
 from tests.solver.plan.test_units import long_prompts, with_trace
 
 
-def test_after_any_loss_replays_of_what_is_left_meet_the_targets(tmp_path: Path) -> None:
-    model = with_trace(tmp_path, "deepseek-v3", long_prompts(300, 400), 5.0, 0.05)
-    units = PlanUnits(cluster="hgx-h200", count=5)
+def test_after_any_loss_replays_of_what_is_left_meet_the_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = with_trace(tmp_path, "gpt-oss-120b", long_prompts(300, 150), 1.0, 0.02)
+    units = PlanUnits(cluster="hgx-h100", count=3)
     found = surviving(
-        model, units, 5, 0, Start("flash", 0.0), 2048, clock=Clock(), gap=0.02, seed=0
+        model, units, 3, 0, Start("flash", 0.0), 2048, clock=Clock(), gap=0.02, seed=0
     )
     assert found is not None
     assert 0.0 < found.left_requests_per_s <= found.requests_per_s
     assert found.after_loss(1) == (0.0, found.left_requests_per_s)
     assert evaluate(found.instance, found.layout).feasible
-    # no more than what is proven
-    assert found.left_requests_per_s <= most_of_few(model, units, 0, Clock(), 0)[1][5]
-    asked, targets, course = asked_of(model, 0), Targets(5.0, 0.05), Course.of(found.instance)
+    # no more than what is proven of passes that take as many prompt tokens
+    monkeypatch.setattr(most, "chunks_of", lambda *_: (2048,))
+    assert found.left_requests_per_s <= most_of_few(model, units, 0, Clock(), 0)[1][3]
+    asked, targets, course = asked_of(model, 0), Targets(1.0, 0.02), Course.of(found.instance)
     requests = asked.requests.at_rate(found.left_requests_per_s)
     after = list(losses(found.instance, found.layout, 8))
     assert sorted(map(len, found.kept)) == sorted(len(one.replicas) for one in after)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
 from costmodel.question.scenario import Scenario
+from costmodel.question.traffic.load import load_traffic
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import judged
 from costmodel.together.question import Models, load_together, resolve_together
@@ -24,22 +28,40 @@ from solver.together.for_traffic import divide_for_traffic, traffic_of
 from solver.traffic.asked import Asked
 from solver.traffic.losses import losses
 from solver.traffic.search import search_traffic
+from tests.solver.traffic.few_draws import few_draws
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
 
 #: how near searches go: what is tested holds for any layout that they find
 GAP = 0.5
-TRAFFIC = "azure-conversation-2023"
+#: every fifth request of a trace, in a file beside the question
+TRAFFIC = "chats.csv"
 SMALL = {
     "model": "llama-3.1-8b", "workload": "chat", "slo": {"ttft": "1 s", "tpot": "30 ms"},
     "traffic": TRAFFIC, "rate": 8,
 }  # fmt: skip
 LARGE = {
     "model": "llama-3.1-70b", "workload": "chat", "slo": {"ttft": "3 s", "tpot": "60 ms"},
-    "traffic": TRAFFIC, "rate": 1.5, "goodput": 0.99,
+    "traffic": TRAFFIC, "rate": 2.5, "goodput": 0.99,
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few() -> Iterator[None]:
+    with few_draws():
+        yield
+
+
+@cache
+def chats() -> str:
+    """Nearly 2,000 requests, as many as a draw has at least."""
+    found = load_traffic("azure-conversation-2023").rows(np.arange(0, 9739, 5))
+    columns = (found.arrival_s, found.input_tokens, found.output_tokens)
+    rows = (f"{at:.3f},{prompt},{answer}\n" for at, prompt, answer in zip(*columns, strict=True))
+    return "".join(("t_s,input_tokens,output_tokens\n", *rows))
+
+
 def written(folder: Path, *models: object, **changes: Any) -> Path:
+    (folder / TRAFFIC).write_text(chats())
     path = folder / "several.yaml"
     path.write_text(yaml.safe_dump({"cluster": "hgx-h200", "models": list(models), **changes}))
     return path

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.speculation import Speculative
+from costmodel.question.traffic.description import Arrivals, BothLengths, Description, Lengths
+from costmodel.question.traffic.requests import Requests
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import judged
 from solver.answer import SearchResult
@@ -14,14 +18,27 @@ from solver.clock import Clock
 from solver.traffic import engines, ways
 from solver.traffic.asked import Asked
 from solver.traffic.engines import search_for
-from tests.solver.traffic.test_search import TARGETS, requests, scenario
+from tests.solver.traffic.few_draws import few_draws
+from tests.solver.traffic.test_search import TARGETS, scenario
 from topology.errors import NoLayoutInTime
 
+TRAFFIC = Description(
+    arrivals=Arrivals(rate=60),
+    lengths=BothLengths(input=Lengths(mean=1000, std=800), output=Lengths(mean=100, std=70)),
+)
 
+
+def requests(seed: int = 1, count: int = 1000) -> Requests:
+    return TRAFFIC.draw(count, seed).at_rate(60.0)
+
+
+@cache
+@few_draws()
 def solved(engine: str | None, drafts: Speculative | None = None) -> SearchResult:
+    """Each question is solved once."""
     asked = scenario().model_copy(update={"engine": engine, "speculative": drafts})
     instance = resolve_instance(asked)
-    return search_for(instance, Asked(requests(rate=120), TARGETS), clock=Clock(), gap=0.02)
+    return search_for(instance, Asked(requests(), TARGETS), clock=Clock(), gap=0.02)
 
 
 def test_the_cheapest_engine_answers_with_a_bound_over_all() -> None:
@@ -59,7 +76,7 @@ def test_an_engine_that_finds_nothing_in_its_time_leaves_the_others_their_answer
     monkeypatch.setattr(engines, "search_traffic", one)
     monkeypatch.setattr(ways, "search", late)
     asked = resolve_instance(scenario().model_copy(update={"engine": "any"}))
-    every = search_for(asked, Asked(requests(rate=120), TARGETS), clock=clock, gap=0.02)
+    every = search_for(asked, Asked(requests(), TARGETS), clock=clock, gap=0.02)
     assert every.layout == found.layout
     assert every.engines is not None
     assert [one.usd_per_m_output_tokens is None for one in every.engines] == [False, True, True]
@@ -81,9 +98,7 @@ def test_drafts_are_replayed_and_bounded(acceptance: float, pays: bool) -> None:
     instance = found.instance
     assert instance is not None
     met = [
-        judged(
-            replay(instance, found.layout, requests(seed, 120, 3000), Course.of(instance)), TARGETS
-        )
+        judged(replay(instance, found.layout, requests(seed, 3000), Course.of(instance)), TARGETS)
         for seed in range(50, 56)
     ]
     assert sum(one.meets for one in met) >= 5

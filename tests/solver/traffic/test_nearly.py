@@ -22,12 +22,13 @@ from solver.traffic import search as looking
 from solver.traffic.asked import Asked
 from solver.traffic.judge import Judge, Verdict
 from solver.traffic.search import search_traffic
+from tests.solver.traffic.few_draws import few_draws
 from topology.errors import NoFeasibleLayout
 
 TARGETS = Targets(1.0, 0.03, 0.99)
 TRAFFIC = Description(
-    arrivals=Arrivals(rate=60),
-    lengths=BothLengths(input=Lengths(mean=1000, std=800), output=Lengths(mean=150, std=100)),
+    arrivals=Arrivals(rate=40),
+    lengths=BothLengths(input=Lengths(mean=1000, std=800), output=Lengths(mean=100, std=70)),
 )
 SCENARIO = Scenario(
     model="llama-3.1-8b",
@@ -38,9 +39,10 @@ SCENARIO = Scenario(
 
 
 def asked(spare: int = 0) -> Asked:
-    return Asked(TRAFFIC.draw(1500, 1).at_rate(60.0), TARGETS, spare=spare)
+    return Asked(TRAFFIC.draw(1500, 1).at_rate(40.0), TARGETS, spare=spare)
 
 
+@few_draws()
 def solved(question: Asked) -> SearchResult:
     return search_traffic(SCENARIO, question, clock=Clock(), gap=0.3)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from costmodel.question.choices.options import Choices
 from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.load import load_traffic
+from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Limits
 from costmodel.replay.replay import replay
 from costmodel.replay.targets import Targets, judged
@@ -16,20 +18,28 @@ from solver.traffic.asked import Asked
 from solver.traffic.search import search_traffic
 from solver.traffic.turns import Turns
 from solver.traffic.ways import Looking, chunks_of
+from tests.solver.traffic.few_draws import few_draws
 from topology.errors import InstanceError
 
 TARGETS = Targets(1.0, 0.05)
 SCENARIO = Scenario(model="llama-3.1-70b", cluster="hgx-h100@2", workload="chat")
 
 
+def chats(rate: float) -> Requests:
+    """The first 2,000 requests of a trace."""
+    found = load_traffic("azure-conversation-2023").rows(np.arange(2000))
+    return found.whole_prompts().at_rate(rate)
+
+
 def asked(targets: Targets = TARGETS) -> Asked:
-    return Asked(load_traffic("azure-conversation-2023", rate=10).whole_prompts(), targets)
+    return Asked(chats(10), targets)
 
 
 def with_chunks(*chunks: int) -> Scenario:
     return SCENARIO.model_copy(update={"choices": Choices(chunk=chunks)})
 
 
+@few_draws()
 def found(scenario: Scenario, gap: float) -> SearchResult:
     return search_traffic(scenario, asked(), clock=Clock(), gap=gap)
 
@@ -94,11 +104,11 @@ def test_the_bound_holds_for_each(told: SearchResult, chosen: SearchResult) -> N
     assert not any(line.startswith("passes of at most") for line in told.certificate.covers)
 
 
+@few_draws()
 def test_what_was_not_looked_at_is_not_covered() -> None:
     """An answer near its bound ends the search before fewer tokens are tried."""
-    requests = load_traffic("azure-conversation-2023", rate=60).whole_prompts()
     easy = Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat")
-    answer = search_traffic(easy, Asked(requests, TARGETS), clock=Clock(), gap=0.9)
+    answer = search_traffic(easy, Asked(chats(40), TARGETS), clock=Clock(), gap=0.9)
     assert answer.traffic is not None
     assert answer.traffic.chunks_tried == (8192,)
     assert answer.certificate.covers[0].startswith("passes of at most 8,192 prompt tokens per")
