@@ -131,7 +131,9 @@ def test_command_line(tmp_path: Path) -> None:
     assert "unknown name 'no-such'; `rackfit catalogue clusters` lists all" in none.stderr
     several = [*command[:4], "--over", "slo.tpot=0.02,0.05", "--over", "cluster=no-such"]
     said = CliRunner().invoke(build_app(), several).stderr
-    assert said.count("unknown name 'no-such'") == 1  # with the place of one point, and how many more
+    assert (
+        said.count("unknown name 'no-such'") == 1
+    )  # with the place of one point, and how many more
     assert "slo.tpot=0.02, cluster=no-such and 1 more: " in said
     tight = [*command[:4], "--over", "slo.tpot=1e-6", "--over", "cluster=hgx-h100,no-such"]
     assert CliRunner().invoke(build_app(), tight).exit_code == 1
