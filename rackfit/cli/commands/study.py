@@ -98,9 +98,9 @@ def study_command(
     for row in result.failed:
         place = ", ".join(f"{key}={row[key]}" for key in result.axes if key in row)
         alike.setdefault(row["error"], []).append(place)
-    for error, places in alike.items():
+    for why, places in alike.items():
         more = f" and {len(places) - 1} more" if len(places) > 1 else ""
-        say(f"rackfit: {places[0]}{more}: {error}")
+        say(f"rackfit: {places[0]}{more}: {why}")
     written = result.write(out) if out is not None else []
     if png is not None:
         written += write_figures(result.figures(), svg=None, png=png)

@@ -219,3 +219,23 @@ def test_all_traffic_that_cannot_be_read_is_named_at_once(tmp_path: Path) -> Non
         divide_for_traffic(models, clock=Clock())
     assert error.value.problems[0].place == "models[0].traffic"
     assert "no-such-trace" in str(error.value)
+
+
+def test_requests_longer_than_a_model_supports_are_named_with_its_place(tmp_path: Path) -> None:
+    """After a search for the model before it, the message named neither."""
+    models = asked(
+        tmp_path,
+        {**SMALL, "traffic": "chat-poisson", "rate": 1.0},
+        {
+            **LARGE,
+            "model": "olmoe-1b-7b",
+            "traffic": "azure-code-2023",
+            "rate": 1.0,
+            "workload": {"input_tokens": 1000, "output_tokens": 100},
+        },
+    )
+    with pytest.raises(InstanceError) as error:
+        divide_for_traffic(models, clock=Clock())
+    (problem,) = error.value.problems
+    assert problem.place == "models[1].workload"
+    assert "more than the 4096 positions that olmoe-1b-7b supports" in problem.message
