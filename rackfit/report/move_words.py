@@ -117,9 +117,7 @@ def lines_before(move: Move) -> list[str]:
         text += f", at most {at_most(max(0.0, cost / bound - 1), 3)} above the least possible cost"
     found.append(text + _broken(target.evaluation))
     if move.search is None and move.candidates:
-        found.append(
-            "the time limit came before the way to another layout was judged, so that this has no bound"
-        )
+        found.append("the search ended before it had a layout, so that this has no bound")
     for one in move.candidates:
         sign = "*" if one.name == target.name else " "
         found.append(

@@ -19,6 +19,7 @@ from solver.clock import Clock
 from solver.move.between import check_same_cluster, through
 from solver.move.made import made_of
 from solver.move.onto_chips import nearest_chips
+from solver.move.running import standing
 from solver.move.steps import Asked, Steps, Walk
 from solver.search import searched
 from solver.verify import ROUNDING
@@ -141,8 +142,8 @@ def move_within(
 ) -> Move:
     """The move to the layout of a new question that the budget asks for.
 
-    Where the time ends before the way to a layout was judged, what still runs is the answer if it meets the targets,
-    without a bound. Raises ``NoFeasibleLayout`` where nothing fits, or nothing that was found keeps to the budget of bytes;
+    Where the time ends before all ways were judged, what still runs is a candidate if it meets the targets; without a
+    bound if the search had no layout. Raises ``NoFeasibleLayout`` where nothing fits, or nothing that was found keeps to the budget of bytes;
     ``NoLayoutInTime`` where the time ended before either.
     """
     check_same_cluster(before[0], before[1], instance)
@@ -159,28 +160,25 @@ def move_within(
     answer: SearchResult | None = None
 
     def chosen() -> Move | None:
-        if found:
-            taken = _taken(found, budget, least, between.scenario.rate or 0.0, clock)
-            return replace(_moved(taken), candidates=tuple(found), search=answer)
-        return None if still is None else replace(_moved(still), candidates=(still,))
+        # where time was short, what still runs is a choice like any other
+        every = found if found and not clock.over else [*found, *still]
+        if not every:
+            return None
+        taken = _taken(every, budget, least, between.scenario.rate or 0.0, clock)
+        return replace(_moved(taken), candidates=tuple(every), search=answer)
 
     # judged first: whoever stops the search does not wait for it
-    still: Candidate | None = None
-    left = _still(running, instance)
-    if evaluate(instance, left).feasible:
-        walk = walk_to(left)
-        still = Candidate("what still runs", walk, walk.steps)
+    still: list[Candidate] = []
+    left = tuple(running.replicas[at] for at in standing(instance, running))
+    kept = running.model_copy(update={"replicas": left})
+    if evaluate(instance, kept).feasible:
+        walk = walk_to(kept)
+        still.append(Candidate("what still runs", walk, walk.steps))
     clock.kept = chosen
     # the way there takes time, too
     try:
         best, engine, _ = searched(
-            instance,
-            clock.follower(_SEARCH),
-            gap,
-            seed,
-            on_progress,
-            lambda snapshot: None,
-            workers,
+            instance, clock.follower(_SEARCH), gap, seed, on_progress, lambda _: None, workers
         )
     except NoLayoutInTime:
         move = chosen()
@@ -202,19 +200,12 @@ def move_within(
     return move
 
 
-def _still(running: Layout, instance: Instance) -> Layout:
-    """The replicas that run on, with no chip out of service."""
-    usable = instance.cluster.usable_ids
-    kept = tuple(one for one in running.replicas if usable.issuperset(one.chips))
-    return running.model_copy(update={"replicas": kept})
-
-
 def _judge(
     ways: Sequence[tuple[str, Walk]], budget: Budget, clock: Clock, found: list[Candidate]
 ) -> None:
-    """Add what every state on the way is judged for to ``found``: first the way that is soonest judged or moves fewest bytes.
+    """Add ways whose states were all judged to ``found``, as far as the time allows.
 
-    Another is left out where judging it would take longer than there is time.
+    The way that is soonest judged comes first; with a budget of bytes, the one that moves fewest.
     """
     feasible = [
         (name, walk) for at, (name, walk) in enumerate(ways) if not at or walk.judged.feasible

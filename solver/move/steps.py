@@ -15,6 +15,7 @@ from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from solver.move.bundles import Part
 from solver.move.order import Order, Orders
+from solver.move.running import standing
 from topology.errors import InstanceError, Problem
 
 
@@ -105,7 +106,7 @@ class Walk:
         }
         self.judged = evaluate(instance, self.after)
         self.wanted = weights_by_chip(self.after, self.judged.priced)
-        self.runs = [one for one in self.before.replicas if usable.issuperset(one.chips)]
+        self.runs = [self.before.replicas[at] for at in standing(instance, self.before)]
         self.first = self._judge(self.runs, ())
         if self.runs and not self.first.priced.replicas:
             listed = "; ".join(str(violation) for violation in self.first.violations[:3])

@@ -19,7 +19,10 @@ from costmodel.question.workload import Slo
 from rackfit.cli.app import build_app
 from rackfit.documents.result import read_result
 from rackfit.documents.schema import FOLDER
+from solver.clock import Clock
 from solver.move.between import through
+from solver.move.move import Candidate
+from solver.move.steps import Walk
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
 
 WORDS = (
@@ -180,8 +183,30 @@ def test_where_the_search_has_no_layout_in_time_what_still_runs_is_the_answer(
     assert document["steps"] == []
     assert 0 < len(document["layout"]["replicas"]) == document["replicas_that_stay"]
     said = " ".join(rackfit("move", running, "--failed", "r1").output.split())
-    assert "before the way to another layout was judged, so that this has no bound" in said
+    assert "the search ended before it had a layout, so that this has no bound" in said
     found = rackfit("move", running, "--tpot", "1ms")  # what runs does not meet that
+    assert isinstance(found.exception, NoLayoutInTime)
+
+
+def test_what_still_runs_is_a_choice_where_the_search_was_stopped(
+    running: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best layout alone was judged by then, and moves more than is allowed."""
+
+    def stopped(
+        ways: list[tuple[str, Walk]], budget: object, clock: Clock, found: list[Candidate]
+    ) -> None:
+        name, walk = ways[0]
+        found.append(Candidate(name, walk, walk.steps))
+        clock.stop()
+
+    monkeypatch.setattr("solver.move.move._judge", stopped)
+    document = moved(running, "--tpot", "40ms", "--most-bytes", "0")
+    assert [one["name"] for one in document["candidates"]] == ["best", "what still runs"]
+    assert document["candidates"][0]["moved_bytes"] > document["moved_bytes"] == 0
+    cost = document["evaluation"]["usd_per_m_output_tokens"]
+    assert 0 < document["bound_usd_per_m_output_tokens"] <= cost
+    found = rackfit("move", running, "--tpot", "10ms", "--most-bytes", "0")  # what runs misses that
     assert isinstance(found.exception, NoLayoutInTime)
 
 

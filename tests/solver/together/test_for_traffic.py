@@ -222,7 +222,7 @@ def test_all_traffic_that_cannot_be_read_is_named_at_once(tmp_path: Path) -> Non
 
 
 def test_requests_longer_than_a_model_supports_are_named_with_its_place(tmp_path: Path) -> None:
-    """After a search for the model before it, the message named neither."""
+    """The message came after the search for the model before it, and did not say which of the models it spoke of."""
     models = asked(
         tmp_path,
         {**SMALL, "traffic": "chat-poisson", "rate": 1.0},
