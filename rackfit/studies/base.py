@@ -226,6 +226,18 @@ def cheapest(rows: Sequence[Row]) -> Row:
     return min(solved(rows), key=lambda row: float(row["usd_per_m_output_tokens"]))
 
 
+def asked_column(key: str) -> str:
+    """The column with the number of an axis whose values were written as text."""
+    return f"{key.replace('.', '_')}_asked"
+
+
+def asked(row: Row, key: str) -> Any:
+    """The number of a row on an axis, however it was written; ``None``: it has none."""
+    value = row.get(key)
+    return row.get(asked_column(key)) if isinstance(value, str) else value
+
+
 def along(rows: Sequence[Row], key: str) -> list[Row]:
-    """Solved rows that have a value on an axis, in its order."""
-    return sorted((row for row in solved(rows) if key in row), key=lambda row: float(row[key]))
+    """Solved rows that have a number on an axis, in its order."""
+    found = [row for row in solved(rows) if asked(row, key) is not None]
+    return sorted(found, key=lambda row: float(asked(row, key)))

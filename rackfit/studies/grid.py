@@ -13,7 +13,7 @@ from typing import Any
 from costmodel.question.scenario import Scenario, load_workload
 from costmodel.question.what_if import percent
 from rackfit.studies.axes import unknown_axes
-from rackfit.studies.base import Axes, Own
+from rackfit.studies.base import Axes, Own, Row, asked_column
 from topology.catalogue import checked
 from topology.errors import InstanceError, Problem, noted
 from topology.reading import parse_yaml
@@ -34,6 +34,17 @@ class Point:
     scenario: Scenario
     study: str = ""
     own: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> Row:
+        """Columns with the numbers that the scenario has for axis values that are text (``+20%``, ``30 ms``)."""
+        said = self.scenario.model_dump() if any(map(_is_text, self.axes.values())) else {}
+        numbers = {
+            asked_column(key): _number_at(said, key)
+            for key, value in self.axes.items()
+            if _is_text(value)
+        }
+        return {key: value for key, value in numbers.items() if value is not None}
 
 
 def parse_over(texts: Sequence[str]) -> Axes:
@@ -143,13 +154,23 @@ def _by_percent(data: dict[str, Any], key: str, value: Any) -> Any:
         return value
     with checked(key):
         old: Any = Scenario.model_validate(data).model_dump()
-    for part in key.split("."):
-        old = old.get(part) if isinstance(old, dict) else None
-    if not isinstance(old, int | float) or isinstance(old, bool):
+    old = _number_at(old, key)
+    if old is None:
         raise InstanceError(
             Problem(f"--over {key}", f"{value} of what? the scenario has no number there")
         )
     return round(old * factor) if isinstance(old, int) else old * factor
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _number_at(data: Any, key: str) -> int | float | None:
+    """The number at a dotted key; ``None``: there is none."""
+    for part in key.split("."):
+        data = data.get(part) if isinstance(data, dict) else None
+    return data if isinstance(data, int | float) and not isinstance(data, bool) else None
 
 
 def resized(cluster: str, size: Any) -> str:

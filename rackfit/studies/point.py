@@ -56,10 +56,10 @@ def solve_point(point: Point, options: Options, cache: Path | None) -> tuple[Row
     try:
         instance = resolve_instance(point.scenario)
     except Exception as error:  # one point must not take the others with it
-        return {**point.axes, **_failed(error)}, False
+        return {**point.axes, **_failed(error), **point.numbers}, False
     kept = cache / f"{_key(instance, point, options)}.json" if cache is not None else None
     if kept is not None and (row := _read(kept)) is not None:
-        return {**point.axes, **row}, True
+        return {**point.axes, **row, **point.numbers}, True
     try:
         answer = find_study(point.study).answer if point.study else None
         found = (
@@ -74,7 +74,7 @@ def solve_point(point: Point, options: Options, cache: Path | None) -> tuple[Row
         ):  # a folder that cannot be written: the row is not kept
             make_folder(kept.parent)
             write_whole(_kept_text(row, kept.stem), kept)
-    return {**point.axes, **row}, False
+    return {**point.axes, **row, **point.numbers}, False
 
 
 def solve_row(instance: Instance, options: Options) -> Row:
@@ -94,7 +94,7 @@ def solve_instance(instance: Instance, options: Options) -> SearchResult:
 def lost_row(point: Point) -> Row:
     """The row of a point whose process died each time it was asked."""
     words = "the process that worked on it was killed or ran out of memory, twice"
-    return {**point.axes, "status": "internal", "error": words}
+    return {**point.axes, "status": "internal", "error": words, **point.numbers}
 
 
 def _key(instance: Instance, point: Point, options: Options) -> str:

@@ -9,7 +9,7 @@ from costmodel.blackboard.aggregate import ReadPattern, tokens_read, usd_per_m_t
 from costmodel.blackboard.balance import attention_crossover, kv_bytes_at_balance
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import POSITIVE, SOLVED, Axes, Options, Own, Row, Study, along
+from rackfit.studies.base import POSITIVE, SOLVED, Axes, Options, Own, Row, Study, along, asked
 from rackfit.studies.board import NUMBERS, PARAMETERS, board_of
 from rackfit.studies.point import solve_row
 from topology.errors import InstanceError, Problem
@@ -87,7 +87,7 @@ def _by_model(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _chart(rows: Sequence[Row]) -> Chart:
     series = [
-        Series(name, [(r[_LENGTH], r["usd_per_m_output_tokens"]) for r in line])
+        Series(name, [(asked(r, _LENGTH), r["usd_per_m_output_tokens"]) for r in line])
         for name, line in _by_model(rows).items()
     ]
     board = along(rows, _CONTEXT)
@@ -111,17 +111,17 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     for name, line in _by_model(rows).items():
         short, long = line[0], line[-1]
         if short is long:
-            said.append(f"{name}: one length has an answer, {short[_LENGTH]:,}.")
+            said.append(f"{name}: one length has an answer, {asked(short, _LENGTH):,}.")
             continue
         ratio = long["usd_per_m_output_tokens"] / short["usd_per_m_output_tokens"]
-        times = long[_LENGTH] / short[_LENGTH]
+        times = asked(long, _LENGTH) / asked(short, _LENGTH)
         said.append(
-            f"{name}: a prompt {times:g} times as long ({short[_LENGTH]:,} to {long[_LENGTH]:,} "
+            f"{name}: a prompt {times:g} times as long ({asked(short, _LENGTH):,} to {asked(long, _LENGTH):,} "
             f"tokens) makes a token of the answer, prompt included, {ratio:.1f} times as dear; "
             f"attention over the context is {attention_share(short):.0%} of a generating pass "
             f"before, {attention_share(long):.0%} after."
         )
-        lengths = [row[_LENGTH] for row in line if attention_share(row) >= 0.5]
+        lengths = [asked(row, _LENGTH) for row in line if attention_share(row) >= 0.5]
         if lengths:
             said.append(
                 f"{name}: attention over the context is half of a generating pass or more at "

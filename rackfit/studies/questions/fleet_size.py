@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf, isfinite
 from typing import Any
 
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import SIZED, Axes, Options, Own, Row, Study, solved, varied
+from rackfit.studies.base import SIZED, Axes, Options, Own, Row, Study, asked, solved, varied
 from rackfit.wording import counted
 from solver.clock import Clock
 from solver.plan.sizing.carried import MOST_CHIPS
@@ -56,14 +57,18 @@ def _too_few(number: int) -> str:
 
 
 def _tpot(row: Row) -> float:
-    return float(row.get("slo.tpot") or float("inf"))
+    return float(asked(row, "slo.tpot") or inf)
 
 
 def _chart(rows: Sequence[Row]) -> Chart:
     series = [
         Series(
             f"{kind}, {label}" if label else kind,
-            [(1e3 * _tpot(row), row["usd_per_m_at_the_mean"]) for row in own],
+            [
+                (1e3 * _tpot(row), row["usd_per_m_at_the_mean"])
+                for row in own
+                if isfinite(_tpot(row))
+            ],
         )
         for label, alike in _alike(rows).items()
         for kind, own in _bought(alike).items()
@@ -106,7 +111,8 @@ def _by_speed(rows: Sequence[Row]) -> list[str]:
             if row["units"] is None
         ]
         if words:
-            said.append(f"At {1e3 * at:g} ms per token: {'; '.join(words)}.")
+            speed = f"At {1e3 * at:g} ms per token" if isfinite(at) else "At any speed"
+            said.append(f"{speed}: {'; '.join(words)}.")
     return said
 
 

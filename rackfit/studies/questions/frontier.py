@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Row, Study, solved, varied
+from rackfit.studies.base import Axes, Row, Study, asked, solved, varied
 from rackfit.wording import amount
 
 
@@ -29,8 +29,8 @@ def _lines(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 def _target_ms(row: Row) -> float:
     """The TPOT that was asked for; the one reached where there was no target."""
-    asked = row.get("slo.tpot")
-    return 1e3 * float(asked if isinstance(asked, int | float) else row["tpot_s"])
+    target = asked(row, "slo.tpot")
+    return 1e3 * float(row["tpot_s"] if target is None else target)
 
 
 def _chart(rows: Sequence[Row]) -> Chart:

@@ -10,7 +10,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.held import conversation_bytes
 from costmodel.replica.tier_use import rent
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import Axes, Options, Own, Row, Study, along
+from rackfit.studies.base import Axes, Options, Own, Row, Study, along, asked
 from rackfit.studies.board import NUMBERS, PARAMETERS
 from rackfit.studies.point import found_row
 from rackfit.studies.retention import HOLD, retention_row
@@ -104,7 +104,9 @@ def _chart(rows: Sequence[Row]) -> Chart:
     names = {_ANY: "best place", _NONE: "computed again", "hbm": "kept in HBM",
              "host": "kept in host memory", "flash": "kept in flash", "disk": "kept on disk"}  # fmt: skip
     series = [
-        Series(names.get(place, place), [(r[_HOLD], r["usd_per_m_output_tokens"]) for r in line])
+        Series(
+            names.get(place, place), [(asked(r, _HOLD), r["usd_per_m_output_tokens"]) for r in line]
+        )
         for place, line in _by_place(rows).items()
     ]
     board = along(rows, _BOARD)
@@ -135,17 +137,17 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     said = []
     best = lines.get(_ANY, [])
     if best:
-        kept = ", ".join(f"{_time(row[_HOLD])}: {_where(row)}" for row in best)
+        kept = ", ".join(f"{_time(asked(row, _HOLD))}: {_where(row)}" for row in best)
         said.append(f"Cheapest place by hold: {kept}.")
         said += _ties(best, lines)
-    nothing = {row[_HOLD]: row for row in lines.get(_NONE, [])}
+    nothing = {asked(row, _HOLD): row for row in lines.get(_NONE, [])}
     for row in best:
-        again = nothing.get(row[_HOLD])
+        again = nothing.get(asked(row, _HOLD))
         if again is None or row["kept_in"] == _NONE:
             continue
         ratio = again["usd_per_m_output_tokens"] / row["usd_per_m_output_tokens"]
         said.append(
-            f"{_time(row[_HOLD])}: computing everything again costs {ratio:.2f} times as much; a "
+            f"{_time(asked(row, _HOLD))}: computing everything again costs {ratio:.2f} times as much; a "
             f"million cached tokens that come back save ${amount(saving_usd_per_m(row, again))}, "
             + (
                 f"and a prompt's KV takes {row['reload_s'] * 1e3:,.0f} ms to load."
@@ -192,10 +194,13 @@ def _ties(best: Sequence[Row], lines: Mapping[str, Sequence[Row]]) -> list[str]:
             _PLACES.get(place, place)
             for place, line in lines.items()
             if place not in (_ANY, row["kept_in"])
-            and any(r[_HOLD] == row[_HOLD] and r["usd_per_m_output_tokens"] <= most for r in line)
+            and any(
+                asked(r, _HOLD) == asked(row, _HOLD) and r["usd_per_m_output_tokens"] <= most
+                for r in line
+            )
         ]
         if alike:
-            found.append(f"{_time(row[_HOLD])}: {', '.join(alike)}")
+            found.append(f"{_time(asked(row, _HOLD))}: {', '.join(alike)}")
     return [f"As cheap within {_TIE:.1%}: {'; '.join(found)}."] if found else []
 
 

@@ -12,7 +12,7 @@ from costmodel.blackboard.token_prices import cost_over_compute, hit_usd_per_m, 
 from costmodel.question.instance import Instance
 from costmodel.question.workload import Workload
 from rackfit.figures.chart import Chart, Series
-from rackfit.studies.base import POSITIVE, Axes, Options, Own, Row, Study, along
+from rackfit.studies.base import POSITIVE, Axes, Options, Own, Row, Study, along, asked
 from rackfit.studies.board import NUMBERS, PARAMETERS, Board, board_of, positive
 from rackfit.studies.point import found_row, solve_instance
 from rackfit.wording import amount
@@ -133,7 +133,7 @@ def _chart(rows: Sequence[Row]) -> Chart:
     names = {"input": "input", "output": "output", "hit": "cached input"}
     return Chart(
         "Price without margin, by kind of token", "prompt tokens", "$ per million tokens",
-        [Series(names[kind], [(r[_LENGTH], r[f"{kind}_usd_per_m"]) for r in line]) for kind in names],
+        [Series(names[kind], [(asked(r, _LENGTH), r[f"{kind}_usd_per_m"]) for r in line]) for kind in names],
         log_x=True, log_y=True,
     )  # fmt: skip
 
@@ -143,7 +143,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     line = along(rows, _LENGTH)
     for row in line:
         said.append(
-            f"{row[_LENGTH]:,} prompt tokens: a million more tokens of input cost {_usd(row['input_usd_per_m'])}, of "
+            f"{asked(row, _LENGTH):,} prompt tokens: a million more tokens of input cost {_usd(row['input_usd_per_m'])}, of "
             f"output {_usd(row['output_usd_per_m'])}{_over(row['output_over_input'], '.1f', ' times')}, of cached input "
             f"{_usd(row['hit_usd_per_m'])}{_over(row['hit_over_input'], '.0%', ' of input')}."
         )
@@ -152,7 +152,7 @@ def _conclude(rows: Sequence[Row]) -> list[str]:
     ):
         short, long = line[0], line[-1]
         said.append(
-            f"From {short[_LENGTH]:,} to {long[_LENGTH]:,} prompt tokens the price of input rises by a factor "
+            f"From {asked(short, _LENGTH):,} to {asked(long, _LENGTH):,} prompt tokens the price of input rises by a factor "
             f"of {long['input_usd_per_m'] / short['input_usd_per_m']:.2f}, that of output by "
             f"{long['output_usd_per_m'] / short['output_usd_per_m']:.2f}."
         )

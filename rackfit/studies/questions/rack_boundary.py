@@ -13,7 +13,7 @@ from costmodel.blackboard.aggregate import usd_per_m_tokens
 from costmodel.question.instance import Instance
 from rackfit.figures.chart import Chart, Series
 from rackfit.studies.altered import with_ratio
-from rackfit.studies.base import COUNT, POSITIVE, Axes, Options, Own, Row, Study, solved
+from rackfit.studies.base import COUNT, POSITIVE, Axes, Options, Own, Row, Study, asked, solved
 from rackfit.studies.systems.balanced import largest_balanced_decode
 from rackfit.studies.systems.second_rack import second_rack
 from topology.errors import InstanceError, Problem
@@ -198,7 +198,8 @@ def _per_cent(row: Row) -> float:
 
 
 def _speed(row: Row) -> str:
-    return f" at {1e3 * row['slo.tpot']:g} ms" if "slo.tpot" in row else ""
+    target = asked(row, "slo.tpot")
+    return "" if target is None else f" at {1e3 * target:g} ms"
 
 
 STUDY = Study(
