@@ -115,7 +115,7 @@ def _candidates(
     yield from _ahead(plain.instance, usual)
     # long prompts between decode passes are late for many: pools apart
     yield from _ahead(plain.instance, usual, mixed=_NEVER)
-    quick = usual.under(plain.instance.slo.model_copy(update={"ttft": _QUICK * ttft_s}), 1)
+    quick = usual.under(plain.instance.slo.model_copy(update={"ttft": _QUICK * ttft_s}))
     if quick is not None:
         yield from _ahead(plain.instance, quick)
 

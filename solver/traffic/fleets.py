@@ -33,6 +33,8 @@ _PREFILL = ROLES.index("prefill")
 _LOOKS, _FLEET_S = 12, 4.0
 #: prompts that tell what a prefill replica computes at most
 _PROMPTS = 800
+#: parts of what all chips serve in parts of replicas that fleets of whole ones are looked for to have
+_PARTS = (0.95, 0.85, 0.7, 0.5)
 #: sizes of the largest replica that are tried for a fleet which may lose any one
 _WAYS = 2
 
@@ -72,12 +74,12 @@ class Fleets:
         #: of a prefill shape: what it computes of the prompts over what it computes at the mean
         self.share: dict[int, float] = {}
 
-    def under(self, slo: Slo, workers: int) -> Fleets | None:
+    def under(self, slo: Slo) -> Fleets | None:
         """Those of the same question under other targets; ``None`` where no replica meets them or the time is over."""
         own = self.search
         scenario = own.instance.scenario.model_copy(update={"slo": slo})
         instance = replace(own.instance, scenario=scenario)
-        search = Search(instance, own.clock, own.target, own.seed, None, workers=workers)
+        search = Search(instance, own.clock, own.target, own.seed, None, workers=own.workers)
         try:
             search.run(brief=True)
         except (NoFeasibleLayout, NoLayoutInTime):
@@ -112,6 +114,15 @@ class Fleets:
             if fleet is None or not self._measure(fleet):
                 break
         return fleet
+
+    def most(self, needs: Needs) -> dict[str, float]:
+        """Needs raised alike, as far as a fleet of all chips is found for them; as they are where none is for more."""
+        chips = all_chips(self.search.classes) / max(self.parts_of_chips(needs), 1e-9)
+        for part in _PARTS:
+            raised = {role: need * chips * part for role, need in needs.items()}
+            if chips * part > 1.0 and self.least(raised) is not None:
+                return raised
+        return dict(needs)
 
     def at_least(self, needs: Needs) -> float:
         """Dollars per hour that :meth:`least` finds no fleet for less, as far as rates are known; ``inf``: none."""

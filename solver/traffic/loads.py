@@ -23,8 +23,8 @@ Floats = NDArray[np.float64]
 
 #: part of the target that is left to wait at least
 _LEAST_WAIT = 0.05
-#: halvings by which a load is found
-_HALVINGS = 12
+#: halvings by which a load is found; the least load that is looked for
+_HALVINGS, _LEAST_LOAD = 12, 1 / 64
 #: windows over which a variance is taken, at least
 _WINDOWS = 20
 
@@ -103,13 +103,18 @@ def queued(
 
 
 def _fluid(arrival_s: Floats, each_s: Floats, most_s: float) -> float:
-    """The largest load of a queue, of half to 1, at which one request in a hundred waits longer."""
+    """The largest load of a queue at which one request in a hundred waits longer, at most 1; at least :data:`_LEAST_LOAD`."""
     after = np.concatenate(([0.0], np.cumsum(each_s)[:-1]))
-    low, high = 0.5, 1.0
-    for _ in range(_HALVINGS):
-        load = (low + high) / 2
+
+    def late(load: float) -> bool:
         behind = load * after - arrival_s
         waits = behind - np.minimum.accumulate(behind)
-        late = float((waits > most_s).mean()) > BEYOND_P99
-        low, high = (low, load) if late else (load, high)
+        return float((waits > most_s).mean()) > BEYOND_P99
+
+    low, high = 0.5, 1.0
+    while low > _LEAST_LOAD and late(low):  # few requests, or bursts of them
+        low, high = low / 2, low
+    for _ in range(_HALVINGS):
+        load = (low + high) / 2
+        low, high = (low, load) if late(load) else (load, high)
     return low

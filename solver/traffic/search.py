@@ -33,8 +33,8 @@ _TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
 #: layouts judged until one meets the targets, where nothing may be lost; the part of the time after which an answer that
 #: stands is no longer improved
 _EACH, _LOOK = 8, 0.8
-#: the same where the best is counted on other draws, which takes the rest
-_LEAVE = 0.65
+#: the same where the best is counted on other draws, which takes the rest; where none was found, what carries most comes first
+_LEAVE, _HALF = 0.65, 0.5
 #: layouts that missed the targets on a fresh draw, of which one may be the answer
 _NEARLY = 2
 #: part of the prefill that queues of draws ask for, below which an answer would hardly be confirmed
@@ -54,14 +54,18 @@ def search_traffic(
     seed: int = 0,
     on_progress: Callable[[Progress], None] | None = None,
     workers: int = 1,
+    fullest: bool = False,
 ) -> SearchResult:
     """The cheapest layout found whose replays meet the targets, with a bound for every order of requests.
+
+    ``fullest``: what carries most comes first, for a gap that any answer meets.
 
     Raises what :func:`solver.search.search` raises; ``NoFeasibleLayout`` that is not proven where layouts carry
     the rate and none that was found meets the targets.
     """
     check_seed(seed)
-    return _TrafficSearch(scenario, asked, Looking(clock, gap, seed, workers), on_progress).run()
+    how = Looking(clock, gap, seed, workers, fullest)
+    return _TrafficSearch(scenario, asked, how, on_progress).run()
 
 
 class _TrafficSearch:
@@ -104,7 +108,8 @@ class _TrafficSearch:
         for way, hurry in turns:
             if self._over():
                 break
-            if self._hurried(way, hurry):
+            if (fleets := way.hurried(hurry)) is not None:
+                self._use(way, fleets)
                 self._look(way.loads(hurry))
                 self._confirm()
         if self.best is None:
@@ -135,28 +140,24 @@ class _TrafficSearch:
     def _over(self) -> bool:
         return self._enough() or self.clock.over
 
-    def _hurried(self, way: Way, hurry: float) -> bool:
-        """Look among replicas that compute prompts in such a part of the time; whether there are any."""
-        fleets: Fleets | None = way.plain
-        if hurry < 1.0:
-            slo = way.own.spread.slo.model_copy(update={"ttft": hurry * way.ttft_s})
-            fleets = way.plain.under(slo, self.how.workers)
-        if fleets is not None:
-            self._use(way, fleets)
-        return fleets is not None
-
     def _use(self, way: Way, fleets: Fleets) -> None:
         self.way, self.search, self.fleets = way, fleets.search, fleets
 
     def _look(self, loads: dict[str, float]) -> None:
         """Look for the cheapest layout that meets the targets, from such loads on."""
         failed: dict[str, float] = dict.fromkeys(ROLES, 1.0)
-        needs = self._first(failed, {role: 1.0 / load for role, load in loads.items()})
+        least = {role: 1.0 / load for role, load in loads.items()}
+        needs = self._first(failed, self.fleets.most(least) if self._fullest() else least)
         if needs is not None:
             likely = max(failed["prefill"], _LIKELY / loads["prefill"])
             self._less({**failed, "prefill": likely}, needs)
             if self.best is not None and len(self.best.fleet.stands) <= _FEW:
                 self._less(failed, needs)
+
+    def _fullest(self) -> bool:
+        """Whether any layout will do, as where half of the time has found none."""
+        late = self.clock.elapsed_s > _HALF * (self.clock.limit_s or float("inf"))
+        return self.how.fullest or (late and not self.passed and not self.nearly)
 
     def _confirm(self) -> None:
         """Keep the cheapest layout that meets the targets on fresh draws too; where none does, ask for more."""

@@ -47,6 +47,9 @@ class Turns:
         The first way comes first, unless a first token takes much of the target; else that whose queues promise the cheapest
         fleet. No more ways are opened when it is ``over``, or late and none of them has an answer.
         """
+        if self.how.fullest:
+            yield from self._any(over)
+            return
         left, first = list(self.ways), self.ways[0]
         if first.ttft_s <= _MUCH * (self.asked.targets.ttft_p99_s or inf):
             left = []
@@ -66,6 +69,17 @@ class Turns:
             for hurry in hurries(self.asked.targets, way.ttft_s)[1:]:
                 if hurry < 1.0:
                     yield way, hurry
+
+    def _any(self, over: Callable[[], bool]) -> Iterator[tuple[Way, float]]:
+        """Ways in the order of their tokens: the first, then those whose queues promise a fleet that the chips allow."""
+        yield from self._first_two(self.ways[0])
+        while self.chunks and not over():
+            try:
+                way = self._open()
+            except (NoFeasibleLayout, NoLayoutInTime):
+                continue
+            if self._promise(way)[0] < inf:
+                yield from self._first_two(way)
 
     def _first_two(self, way: Way) -> Iterator[tuple[Way, float]]:
         """A way with the time that suits it, and with the replicas of its steady answer, which are the cheapest."""

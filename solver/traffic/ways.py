@@ -41,12 +41,13 @@ _PARTS, _BETWEEN = (16, 8, 4, 1), 12
 
 @dataclass(frozen=True)
 class Looking:
-    """How each search looks: its clock, gap, seed and threads."""
+    """How each search looks: its clock, gap, seed and threads. ``fullest``: what carries most comes first, as any answer will do."""
 
     clock: Clock
     gap: float
     seed: int
     workers: int
+    fullest: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,14 @@ class Way:
             return carried(own, asked.targets, hurry * self.ttft_s)
         runs = [*self.judge.runs, *self.judge.likely]
         return queued(runs, self._prompt_s, asked.targets, hurry * self.ttft_s)
+
+    def hurried(self, hurry: float) -> Fleets | None:
+        """Fleets of replicas that compute prompts in such a part of the time; ``None``: there are none."""
+        if hurry == 1.0:
+            return self.plain
+        return self.plain.under(
+            self.own.spread.slo.model_copy(update={"ttft": hurry * self.ttft_s})
+        )
 
     def _prompt_s(self, requests: Requests) -> Floats:
         """Seconds that each prompt holds one replica of the steady answer."""

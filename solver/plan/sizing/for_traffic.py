@@ -50,7 +50,7 @@ def highest(meets: Callable[[float], bool], low: float, high: float, clock: Cloc
 
 def any_layout(scenario: Scenario, asked: Asked, clock: Clock, seed: int) -> SearchResult:
     """Some layout whose replays meet the targets. Raises what searches raise."""
-    return search_traffic(scenario, asked, clock=clock, gap=_ANY, seed=seed)
+    return search_traffic(scenario, asked, clock=clock, gap=_ANY, seed=seed, fullest=True)
 
 
 class TrafficUnits(Units):

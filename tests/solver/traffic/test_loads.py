@@ -77,3 +77,20 @@ def test_answers_have_slots_for_the_most_that_decode_at_once() -> None:
     found = queued([even, twice], prompt_s, targets, 0.0)
     assert found["decode"] == pytest.approx(1.4 / 2, rel=0.01)
     assert found["mixed"] == min(found["prefill"], found["decode"])
+
+
+@pytest.mark.parametrize("size", [1, 20, 300])
+def test_bursts_leave_a_pool_less_than_half_of_its_load(size: int) -> None:
+    """Of requests that come all at once each computes in a tenth of a second, and all but one in a hundred in a second."""
+    arrival = np.repeat(np.arange(2000 // size) * 0.2 * size, size)
+    ones = np.ones(len(arrival), dtype=np.int64)
+    requests = Requests(arrival, 100 * ones, ones, 0 * ones)
+
+    def each_s(own: Requests) -> np.ndarray:
+        return 0.001 * own.input_tokens.astype(float)
+
+    load = queued([requests], each_s, Targets(1.0, None), 0.0)["prefill"]
+    # the last but one in a hundred of a burst waits for those before it: at most a second
+    replicas = requests.rate * 0.1
+    waits = 0.1 * 0.99 * (size - 1) / replicas
+    assert load == pytest.approx(min(1.0, 1.0 / waits if waits else 1.0), rel=0.03)

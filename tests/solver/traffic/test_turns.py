@@ -19,9 +19,10 @@ class Way:
         return self.usd_per_hour, 0.0
 
 
-def turns_of(*ways, elapsed_s=0.0):
+def turns_of(*ways, elapsed_s=0.0, fullest=False):
     turns = Turns.__new__(Turns)
-    turns.how = SimpleNamespace(clock=SimpleNamespace(limit_s=60.0, elapsed_s=elapsed_s))
+    clock = SimpleNamespace(limit_s=60.0, elapsed_s=elapsed_s)
+    turns.how = SimpleNamespace(clock=clock, fullest=fullest)
     turns.ways, turns.chunks, turns._promised = list(ways), [], {}
     turns.asked = SimpleNamespace(targets=Targets(5.0, 0.05, 0.99))
     return turns
@@ -62,3 +63,26 @@ def test_what_is_open_is_looked_at_where_it_is_late_and_nothing_stands(elapsed_s
     order = list(turns.one_by_one(lambda: False, lambda: first if stands else None))
     assert order[0][0] is (second if opened else first)
     assert (second in {way for way, _ in order}) == opened
+
+
+def test_for_what_carries_most_ways_are_opened_one_by_one_and_without_hope_left_out():
+    first, hopeless, last = Way(6.0, float("inf")), Way(2.0, float("inf")), Way(2.0, 30.0)
+    turns, more = turns_of(first, fullest=True), [hopeless, last]
+    turns.chunks = [4096, 2048]
+
+    def another():
+        turns.chunks.pop(0)
+        return more.pop(0)
+
+    turns._open = another
+    order = turns.one_by_one(lambda: False, lambda: None)
+    assert [next(order), next(order)] == [(first, 0.35), (first, 1.0)]
+    assert len(more) == 2, "no way is opened before the first was looked at"
+    assert list(order) == [(last, 1.0)]
+
+
+def test_for_what_carries_most_no_way_is_opened_once_one_has_an_answer():
+    turns = turns_of(Way(2.0, 10.0), fullest=True)
+    turns.chunks = [4096]
+    assert len(list(turns.one_by_one(lambda: True, lambda: None))) == 1
+    assert turns.chunks
