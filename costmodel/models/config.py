@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from costmodel.models.inert import is_inert
-from costmodel.models.read_log import ReadLog, counted, missing, shown
+from costmodel.models.read_log import ReadLog, counted, is_inert, missing, shown
 from topology.errors import InstanceError, Problem
 
 T = TypeVar("T", int, bool, str)

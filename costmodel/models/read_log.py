@@ -1,4 +1,4 @@
-"""What was read of a config, assumed and found wrong; values and keys in words for messages."""
+"""What was read of a config, assumed and found wrong; keys that have no effect; values and keys in words for messages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,52 @@ from typing import Any
 
 from costmodel.models.spec import Reading
 from topology.errors import InstanceError, Problem
+
+#: Whole names of keys without effect. Training, generation, numerics, tokens, positions: nothing that has a size.
+_NAMES = frozenset(
+    """
+    _name_or_path _commit_hash _attn_implementation_autoset _attn_implementation add_bos_token
+    add_cross_attention add_eos_token architectures attention_dropout attn_dropout
+    attn_logit_softcapping attn_pdrop auto_map aux_loss_alpha bad_words_ids begin_suppress_tokens
+    chunk_size chunk_size_feed_forward clip_qkv cross_attention_hidden_size decoder_start_token_id
+    diversity_penalty do_sample dropout early_stopping emb_pdrop embd_pdrop embedding_dropout
+    embedding_multiplier encoder_no_repeat_ngram_size ep_size exponential_decay_length_penalty
+    final_logit_softcapping finetuning_task for_llm_compressor forced_bos_token_id
+    forced_eos_token_id hidden_dropout hidden_dropout_prob id2label ignore_index initializer_factor
+    initializer_range initializer_cutoff_factor is_decoder is_encoder_decoder label2id
+    layer_norm_eps layer_norm_epsilon layernorm_epsilon length_penalty logit_scale logits_scaling
+    max_length min_length max_window_layers mlp_dropout moe_jitter_eps moe_loss_weight
+    hidden_act hidden_activation activation_function mlp_hidden_act mamba_hidden_act
+    moe_router_activation_func name no_repeat_ngram_size norm_eps norm_epsilon norm_topk_prob
+    num_beam_groups num_beams num_return_sequences output_attentions output_dropout
+    output_hidden_states output_router_logits output_scores partial_rotary_factor prefix
+    pretraining_tp problem_type pruned_heads query_pre_attn_scalar remove_invalid_values
+    repetition_penalty resid_pdrop residual_dropout residual_multiplier attention_multiplier
+    residual_in_fp32 rescale_prenorm_residual return_dict return_dict_in_generate rms_norm_eps
+    rms_eps rope_interleave rope_local_base_freq rope_parameters rope_pct rope_ratio rope_scaling
+    rope_theta rope_type rotary_base rotary_dim rotary_emb_base rotary_pct rotary_percent
+    routed_scaling_factor router_aux_loss_coef router_jitter_noise router_scaling_factor
+    router_z_loss_coef scale_depth scale_emb score_function score_func scoring_func seq_aux
+    sep_token_id suppress_tokens swiglu_alpha swiglu_limit task_specific_params temperature
+    tf_legacy_loss tie_encoder_decoder tokenizer_class tokenizer_model_type top_k top_p torchscript
+    transformers_version typical_p unsloth_fixed unsloth_version use_bfloat16 use_cache
+    use_flash_attn use_mamba_kernels use_scaled_rope use_sliding_window_mask use_rotary_pos_emb
+    attn_scale attn_temperature_tuning floor_scale cache_implementation max_model_len
+    spatial_merge_size projector_hidden_act vision_feature_layer vision_feature_select_strategy
+    multimodal_projector_bias image_seq_length full_attn_mod interpolate_factor
+    original_max_position_embeddings embedding_multiplier_scale
+    output_multiplier_scale router_logit_softcapping attn_temperature_len rope_is_neox_style
+    calc_logits_for_entire_prompt talker_config code2wav_config generation_config
+    z_loss_coefficient time_step_floor time_step_limit time_step_max time_step_min
+    num_logits_to_keep moe_router_scaling_factor moe_router_dtype index_topk_pattern
+    indexer_rope_interleave use_unified_vision_chunk dim_model_base hf_version
+    image_token_index boi_token_index eoi_token_index image_token_index mm_tokens_per_image
+    video_placeholder moe_aux_loss_coeff moe_router_topk_scaling_factor attention_scaling
+    """.split()  # noqa: SIM905
+)
+
+#: Endings of names that are always a token's number or a file's note.
+_ENDINGS = ("_token_id", "_token_ids", "_token_index", "_dropout", "_pdrop", "_loss_coef", "_eps")
 
 
 def shown(value: object) -> str:
@@ -63,3 +109,8 @@ def counted(values: Sequence[Any]) -> str:
 def missing(names: Sequence[str]) -> str:
     """That a key is missing, and its other names."""
     return "is missing" + (f" (also known as {', '.join(names[1:])})" if len(names) > 1 else "")
+
+
+def is_inert(key: str) -> bool:
+    """Whether a key is known to change no count of parameters, bytes or FLOPs."""
+    return key in _NAMES or key.endswith(_ENDINGS)

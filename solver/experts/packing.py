@@ -1,4 +1,4 @@
-"""First placements: pieces onto chips, largest first, for all layers at once."""
+"""First placements: pieces onto chips, largest first, for all layers at once; and the best pairs of a layer."""
 
 from __future__ import annotations
 
@@ -57,4 +57,20 @@ def deal(replicas: Ints, slots: Slots) -> Ints:
         chips = np.argsort(-room, kind="stable")[: replicas[expert]]
         table[chips, np.array(slots.counts)[chips] - room[chips]] = expert
         room[chips] -= 1
+    return table
+
+
+def paired_table(share: Floats, replicas: Ints) -> Ints:
+    """Slot table ``[chips, 2]`` of the best pairing, an expert never paired with itself."""
+    order = np.argsort(share / replicas, kind="stable")
+    expert = np.repeat(order, replicas[order])
+    chips = len(expert) // 2
+    table = np.stack([expert[::-1][:chips], expert[:chips]], axis=1)
+    piece = share / replicas
+    for chip in np.flatnonzero(table[:, 0] == table[:, 1]):
+        same = table[chip, 0]
+        fits = np.flatnonzero((table != same).all(axis=1))
+        peaks = np.maximum(piece[table[fits, 0]] + piece[same], piece[table[fits, 1]] + piece[same])
+        other = fits[peaks.argmin()]
+        table[chip, 1], table[other, 1] = table[other, 1], same
     return table

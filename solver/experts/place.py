@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from solver.experts.bounds.closed_form import ROUNDING, counting_bound, load_bounds
+from solver.experts.hot_counts import hot_counts, improve_wide, place_pairs
 from solver.experts.local.repartition import descend, table_loads
 from solver.experts.local.triples import descend_triples
 from solver.experts.packing import pack_largest_first
@@ -62,7 +63,9 @@ def place_layers(
     Every expert has at least one slot, every slot is used and no expert is twice on a chip.
     ``effort`` "fast" is a construction and a few sweeps; "good" stops at a proven gap of 0.1 %; "best" goes on to 0.02 %.
     "enough", for those who place many, is "good" that leaves a small layer sooner where its proof is hard.
-    ``hot_copies``: with two slots per chip no expert has more replicas than a busier one, as engines place them.
+    ``hot_copies``: no expert is to have more replicas than a busier one, as engines place them; the bound is of such placements where
+    all their counts are tried (:func:`solver.experts.hot_counts.hot_counts`), which is exact with two slots per chip. Else only
+    with two slots are there none but such.
     ``time_limit_s`` ends the search early with what is best by then.
     The result depends on ``seed``, not on ``workers``, unless the time limit cuts it short. Raises ``InstanceError`` when the slots cannot hold the experts.
     """
@@ -87,9 +90,19 @@ def place_layers(
         fixed = counting_bound(shares, slots.num_chips, slots.least) * (1 - ROUNDING)
         bound = np.maximum(bound, fixed)
     tolerance = TOLERANCE[effort]
-    table, peak = construct(
-        shares, slots, bound, effort, np.random.default_rng(seed), deadline, hot_copies=hot_copies
-    )
+    spare = slots.total > shares.shape[1]
+    some = hot_counts(shares.shape[1], slots) if spare and hot_copies and effort != "fast" else None
+    rng = np.random.default_rng(seed)
+    if some is not None and slots.width == 2:
+        table, low = place_pairs(shares, some, slots, deadline)
+        return finish(shares, table, slots, np.maximum(bound, low))
+    table, peak = construct(shares, slots, bound, effort, rng, deadline, hot_copies=hot_copies)
+    if some is not None:
+        tried = improve_wide(
+            shares, table, peak, bound, some, slots, tolerance=tolerance, rng=rng, deadline=deadline
+        )
+        if tried is not None:
+            return finish(shares, tried[0], slots, tried[1])
     if effort != "fast" and (peak > bound * (1 + tolerance)).any():
         from solver.experts.local.deepen import deepen
 

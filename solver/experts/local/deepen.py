@@ -15,10 +15,10 @@ from solver.experts.bounds.replica_bound import raise_bound
 from solver.experts.counts import find_counts
 from solver.experts.fillers import hot_chips
 from solver.experts.local.neighbourhood import literals_needed, place_anew
-from solver.experts.local.pairs import improve_pairs, paired_table
+from solver.experts.local.pairs import improve_pairs
 from solver.experts.local.repartition import descend, table_loads
 from solver.experts.local.triples import descend_triples
-from solver.experts.packing import pack_largest_first
+from solver.experts.packing import pack_largest_first, paired_table
 from solver.experts.slots import Floats, Ints, Slots
 
 #: Largest model (literals) that is given to CP-SAT whole.

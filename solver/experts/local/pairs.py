@@ -46,22 +46,6 @@ def paired_peak(share: Floats, replicas: Ints) -> float:
     return float((pieces + pieces[::-1]).max())
 
 
-def paired_table(share: Floats, replicas: Ints) -> Ints:
-    """Slot table ``[chips, 2]`` of the best pairing, an expert never paired with itself."""
-    order = np.argsort(share / replicas, kind="stable")
-    expert = np.repeat(order, replicas[order])
-    chips = len(expert) // 2
-    table = np.stack([expert[::-1][:chips], expert[:chips]], axis=1)
-    piece = share / replicas
-    for chip in np.flatnonzero(table[:, 0] == table[:, 1]):
-        same = table[chip, 0]
-        fits = np.flatnonzero((table != same).all(axis=1))
-        peaks = np.maximum(piece[table[fits, 0]] + piece[same], piece[table[fits, 1]] + piece[same])
-        other = fits[peaks.argmin()]
-        table[chip, 1], table[other, 1] = table[other, 1], same
-    return table
-
-
 def improve_pairs(
     share: Floats, num_chips: int, replicas: Ints, bound: float, *, close: float, seed: int
 ) -> tuple[Ints, float]:

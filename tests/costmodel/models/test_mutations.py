@@ -8,7 +8,7 @@ Exempt, because the mutated file is another legal config that no reader can tell
 - another known value of a string key (``topk_method``, ``quant_method``, a known ``model_type``);
 - without code of its own (``auto_map``), which engines are told of and nothing is counted by.
 
-Keys without effect on any count (``inert.py``, and what a family ignores) change nothing, which the
+Keys without effect on any count (``read_log.py``, and what a family ignores) change nothing, which the
 same comparison proves.
 """
 

@@ -9,7 +9,8 @@ from solver.experts.bounds.replica_bound import raise_bound, refuted
 from solver.experts.counts import find_counts, worst_group
 from solver.experts.fillers import hot_chips
 from solver.experts.local.neighbourhood import place_anew
-from solver.experts.local.pairs import find_pairs, improve_pairs, paired_peak, paired_table
+from solver.experts.local.pairs import find_pairs, improve_pairs, paired_peak
+from solver.experts.packing import paired_table
 from solver.experts.place import place_layers
 from solver.experts.replicas import greedy_replicas
 

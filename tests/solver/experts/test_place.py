@@ -1,5 +1,6 @@
 """Placements are valid, proven, reproducible, and never worse than EPLB."""
 
+from collections.abc import Iterator
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -16,7 +17,7 @@ from solver.experts.replicas import LargestPieces, greedy_replicas
 from topology.errors import InstanceError
 
 
-def every_table(experts, chips, width):
+def every_table(experts: int, chips: int, width: int) -> Iterator[np.ndarray]:
     """All slot tables without repeats, chips interchangeable."""
     from itertools import combinations
 
