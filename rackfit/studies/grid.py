@@ -38,13 +38,10 @@ class Point:
     @property
     def numbers(self) -> Row:
         """Columns with the numbers that the scenario has for axis values that are text (``+20%``, ``30 ms``)."""
-        said = self.scenario.model_dump() if any(map(_is_text, self.axes.values())) else {}
-        numbers = {
-            asked_column(key): _number_at(said, key)
-            for key, value in self.axes.items()
-            if _is_text(value)
-        }
-        return {key: value for key, value in numbers.items() if value is not None}
+        texts = [key for key, value in self.axes.items() if isinstance(value, str)]
+        said = self.scenario.model_dump() if texts else {}
+        numbers = {asked_column(key): _number_at(said, key) for key in texts}
+        return {column: number for column, number in numbers.items() if number is not None}
 
 
 def parse_over(texts: Sequence[str]) -> Axes:
@@ -160,10 +157,6 @@ def _by_percent(data: dict[str, Any], key: str, value: Any) -> Any:
             Problem(f"--over {key}", f"{value} of what? the scenario has no number there")
         )
     return round(old * factor) if isinstance(old, int) else old * factor
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _number_at(data: Any, key: str) -> int | float | None:

@@ -18,8 +18,8 @@ from solver.experts.packing import pack_largest_first, paired_table
 from solver.experts.replicas import greedy_replicas
 from solver.experts.slots import Floats, Ints, Slots
 
-#: Numbers of counts, and with more than two slots per chip pieces of all layers, up to which they are tried.
-LISTED, PIECES = 1_500_000, 20_000_000
+#: Numbers of a list up to which its counts are tried; with more than two slots per chip, pieces of one layer and of all.
+LISTED, PIECES, ALL_PIECES = 1_500_000, 2_500_000, 20_000_000
 #: Counts that are judged at once; counts that are packed for a layer, and sweeps of their descent.
 BLOCK, PACKED, SWEEPS = 256, 8, 60
 
@@ -71,7 +71,8 @@ def improve_wide(
     With three or more slots per chip, for layers beyond ``tolerance`` of their bound.
     """
     open_ = np.flatnonzero(peak > bound * (1 + tolerance))
-    if len(open_) * len(some) * slots.total > PIECES:
+    pieces = len(some) * slots.total
+    if pieces > PIECES or len(open_) * pieces > ALL_PIECES:
         return None
     found = _packed(shares[open_], some, slots, tolerance, rng, deadline) if len(open_) else None
     if found is None:

@@ -63,9 +63,9 @@ def place_layers(
     Every expert has at least one slot, every slot is used and no expert is twice on a chip.
     ``effort`` "fast" is a construction and a few sweeps; "good" stops at a proven gap of 0.1 %; "best" goes on to 0.02 %.
     "enough", for those who place many, is "good" that leaves a small layer sooner where its proof is hard.
-    ``hot_copies``: no expert is to have more replicas than a busier one, as engines place them; the bound is of such placements where
-    all their counts are tried (:func:`solver.experts.hot_counts.hot_counts`), which is exact with two slots per chip. Else only
-    with two slots are there none but such.
+    ``hot_copies``: no expert is to have more replicas than a busier one, as engines place them. Where the list of such counts is short
+    (:func:`solver.experts.hot_counts.hot_counts`), all are tried, and the bound is that of such placements. Where it is long, other
+    placements may come with more than two slots per chip.
     ``time_limit_s`` ends the search early with what is best by then.
     The result depends on ``seed``, not on ``workers``, unless the time limit cuts it short. Raises ``InstanceError`` when the slots cannot hold the experts.
     """
@@ -90,8 +90,7 @@ def place_layers(
         fixed = counting_bound(shares, slots.num_chips, slots.least) * (1 - ROUNDING)
         bound = np.maximum(bound, fixed)
     tolerance = TOLERANCE[effort]
-    spare = slots.total > shares.shape[1]
-    some = hot_counts(shares.shape[1], slots) if spare and hot_copies and effort != "fast" else None
+    some = hot_counts(shares.shape[1], slots) if hot_copies and effort != "fast" else None
     rng = np.random.default_rng(seed)
     if some is not None and slots.width == 2:
         table, low = place_pairs(shares, some, slots, deadline)

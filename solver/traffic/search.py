@@ -33,8 +33,10 @@ _TRIES, _STEP, _MOST_STEP = 60, 0.005, 0.16
 #: layouts judged until one meets the targets, where nothing may be lost; the part of the time after which an answer that
 #: stands is no longer improved
 _EACH, _LOOK = 8, 0.8
-#: the same where the best is counted on other draws, which takes the rest; where none was found, what carries most comes first
-_LEAVE, _HALF = 0.65, 0.5
+#: the same where the best is counted on other draws, which takes the rest
+_LEAVE = 0.65
+#: the part of the time without an answer after which what carries most comes first
+_HALF = 0.5
 #: layouts that missed the targets on a fresh draw, of which one may be the answer
 _NEARLY = 2
 #: part of the prefill that queues of draws ask for, below which an answer would hardly be confirmed
@@ -58,7 +60,7 @@ def search_traffic(
 ) -> SearchResult:
     """The cheapest layout found whose replays meet the targets, with a bound for every order of requests.
 
-    ``fullest``: what carries most comes first, for a gap that any answer meets.
+    ``fullest``: look first for what carries most; for callers whose ``gap`` any answer meets.
 
     Raises what :func:`solver.search.search` raises; ``NoFeasibleLayout`` that is not proven where layouts carry
     the rate and none that was found meets the targets.
@@ -155,7 +157,7 @@ class _TrafficSearch:
                 self._less(failed, needs)
 
     def _fullest(self) -> bool:
-        """Whether any layout will do, as where half of the time has found none."""
+        """Whether to look first for what carries most: where that is asked for, or half of the time has found nothing."""
         late = self.clock.elapsed_s > _HALF * (self.clock.limit_s or float("inf"))
         return self.how.fullest or (late and not self.passed and not self.nearly)
 

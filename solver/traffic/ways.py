@@ -41,7 +41,7 @@ _PARTS, _BETWEEN = (16, 8, 4, 1), 12
 
 @dataclass(frozen=True)
 class Looking:
-    """How each search looks: its clock, gap, seed and threads. ``fullest``: what carries most comes first, as any answer will do."""
+    """How each search looks: its clock, gap, seed and threads. ``fullest``: any answer will do, so that what carries most comes first."""
 
     clock: Clock
     gap: float

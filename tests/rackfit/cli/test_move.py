@@ -1,4 +1,4 @@
-"""``rackfit move``: what stays, what every state in between serves, bytes and seconds, and what it refuses."""
+"""``rackfit move``: what stays, what every state in between serves, bytes and seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from costmodel.change.joined import joined
 from costmodel.evaluate import evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import resolve_instance
-from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo
 from rackfit.cli.app import build_app
 from rackfit.documents.result import read_result
@@ -23,7 +22,7 @@ from solver.clock import Clock
 from solver.move.between import through
 from solver.move.move import Candidate
 from solver.move.steps import Walk
-from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime
+from topology.errors import NoLayoutInTime
 
 WORDS = (
     "--model", "deepseek-v2-lite", "--cluster", "hgx-h100@3", "--input-tokens", "1000", "--output-tokens", "200",
@@ -41,12 +40,17 @@ def moved(*words: object) -> dict[str, Any]:
     return dict(json.loads(found.stdout))
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("move") / "running.json"
+def solved_in(folder: Path) -> Path:
+    """What runs: the answer to the question, in a file."""
+    path = folder / "running.json"
     found = rackfit("solve", *WORDS, "--out", path)
     assert found.exit_code == 0, found.output
     return path
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return solved_in(tmp_path_factory.mktemp("move"))
 
 
 def states(running: Path, document: dict[str, Any], change: dict[str, Any]) -> list[Layout]:
@@ -233,88 +237,3 @@ def test_a_scenario_is_solved_from_what_runs(running: Path, tmp_path: Path) -> N
     asked = instance.scenario.model_copy(update={"failed": ("r1",)})
     scenario.write_text(json.dumps(asked.model_dump(mode="json", exclude_none=True)))
     assert moved(running, scenario)["layout"] == moved(running, "--failed", "r1")["layout"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--most-bytes", "3 parsecs"), "--most-bytes: expected a quantity in B"),
-        (("--most-bytes", "-1 GB"), "--most-bytes: expected at least 0 B"),
-        (("--most-bytes", "1 GB", "--within", "0.1"), "two budgets: give one of them"),
-        (("--within", "-0.1"), "--within: expected a share from 0 to 10"),
-        (("--during", "0"), "--during: expected requests per second, got 0"),
-        (("--start", "1 GB"), "--start: expected a quantity in s"),
-        (("--failed", "r9"), "r9"),
-        (("--cluster", "hgx-h100@2"), "has no such chip"),
-        (("--cluster", "hgx-h200@3"), "is a h100 where it runs and a h200 in hgx-h200"),
-        (("--engine", "any"), "any is no choice here"),
-        (("--time-limit", "-1"), "positive seconds"),
-    ],
-)
-def test_bad_options_are_refused(words: tuple[str, ...], message: str, running: Path) -> None:
-    found = rackfit("move", running, *words)
-    assert isinstance(found.exception, InstanceError), found.output
-    assert message in str(found.exception)
-
-
-def test_options_of_a_question_have_no_meaning_for_a_document(running: Path) -> None:
-    found = rackfit("move", running, running, "--failed", "r1", "--most-bytes", "1 GB")
-    assert isinstance(found.exception, InstanceError)
-    assert {problem.place for problem in found.exception.problems} == {"--failed", "--most-bytes"}
-
-
-def test_another_model_is_no_move(running: Path) -> None:
-    asked = Scenario(model="llama-3.1-8b", cluster="hgx-h100@3", workload="chat")
-    path = running.parent / "model.json"
-    path.write_text(json.dumps(asked.model_dump(mode="json", exclude_none=True)))
-    found = rackfit("move", running, path)
-    assert isinstance(found.exception, InstanceError)
-    assert "the running layout serves deepseek-v2-lite" in str(found.exception)
-
-
-def test_the_same_model_in_another_precision_is_told_by_what_differs(running: Path) -> None:
-    """It was said to be no other model than the one that runs."""
-    instance, _, _ = read_result(running)
-    asked = instance.scenario.model_copy(update={"kv_dtype": "fp8"})
-    path = running.parent / "fp8.json"
-    path.write_text(json.dumps(asked.model_dump(mode="json", exclude_none=True)))
-    found = rackfit("move", running, path)
-    assert isinstance(found.exception, InstanceError)
-    message = "model: replicas of deepseek-v2-lite that run cannot change KV cache bf16 to fp8"
-    assert message in str(found.exception)
-
-
-def test_all_wrong_numbers_are_said_at_once(running: Path) -> None:
-    words = [
-        "--most-bytes",
-        "3kg",
-        "--within",
-        "11",
-        "--during",
-        "-4",
-        "--start",
-        "3kg",
-        "--gap",
-        "4",
-    ]
-    found = rackfit("move", running, *words)
-    assert isinstance(found.exception, InstanceError)
-    places = [problem.place for problem in found.exception.problems]
-    assert sorted(places) == sorted([*words[::2], "--most-bytes"])
-
-
-def test_what_runs_must_be_a_layout_that_can_run(running: Path, tmp_path: Path) -> None:
-    data = json.loads(running.read_text())
-    replicas = data["layout"]["replicas"]
-    replicas.append(replicas[0])
-    path = tmp_path / "twice.json"
-    path.write_text(json.dumps(data))
-    for words in ((path, "--failed", "r2"), (path, running)):
-        found = rackfit("move", *words)
-        assert isinstance(found.exception, InstanceError)
-        assert "the running layout: cannot be priced" in str(found.exception)
-
-
-def test_what_nothing_can_serve_is_infeasible(running: Path) -> None:
-    found = rackfit("move", running, "--rate", 1e6)
-    assert isinstance(found.exception, NoFeasibleLayout)
