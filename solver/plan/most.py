@@ -24,7 +24,6 @@ from solver.plan.groups import on_units
 from solver.search import search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.bounds.late import least_usd, rates_with_late
-from solver.traffic.bounds.windows import least_share
 from solver.traffic.ways import chunk_line, chunks_of, of_chunk
 from topology import load_cluster
 from topology.errors import NoFeasibleLayout
@@ -45,7 +44,7 @@ _TIGHTER = 4.0
 class _Every:
     """What every order of a model's requests has to carry on some units; ``requests``: of traffic, of which a share is exempt.
 
-    ``share``: see :func:`least_share`.
+    ``share``: see :class:`Questions`.
     """
 
     instance: Instance
@@ -69,8 +68,8 @@ class _Every:
         found = []
         for chunk in chunks_of(scenario, asked):
             own = questions(of_chunk(scenario, chunk), asked)
-            share = least_share(own.every, asked.requests, own.exempt)
-            found.append(cls(at_any_rate(own.every, pay), asked.requests, own.exempt, share))
+            every = at_any_rate(own.every, pay)
+            found.append(cls(every, asked.requests, own.exempt, own.share))
         return tuple(found)
 
     def requests_per_s(self, usd: float) -> float:

@@ -18,6 +18,7 @@ from costmodel.question.workload import Slo, Workload
 from costmodel.replay.replay import Course
 from costmodel.replay.router import Routing
 from costmodel.replay.targets import Targets
+from solver.traffic.bounds.windows import least_share
 from topology.errors import InstanceError, Problem, option
 
 #: requests of a replay at least, and how many times the longest answers it lasts at least
@@ -138,13 +139,16 @@ class Asked:
 class Questions:
     """Steady questions: at the mean lengths, at the spread of lengths, and what every order of requests has to carry.
 
-    ``exempt``: share of the requests whose decoding the last one leaves out.
+    ``exempt``: share of the requests whose decoding the last one leaves out. ``share``: what the requests cost over what that one
+    prices, at least (:func:`solver.traffic.bounds.windows.least_share`); it asks for so much of the rate, as layouts may serve
+    more than it says, and its cost is to be taken so many times.
     """
 
     mean: Instance
     spread: Instance
     every: Instance
     exempt: float
+    share: float
 
 
 def questions(scenario: Scenario, asked: Asked, like: Questions | None = None) -> Questions:
@@ -181,7 +185,11 @@ def questions(scenario: Scenario, asked: Asked, like: Questions | None = None) -
     )  # fmt: skip
     cluster = mean.cluster if like is None else like.mean.cluster
     mean, own, least = (replace(one, cluster=cluster) for one in (mean, own, least))
-    return Questions(mean, own, least, exempt)
+    share = least_share(least, requests, exempt)
+    if share < 1.0:
+        fewer = least.scenario.model_copy(update={"rate": asked.peak_rate * share})
+        least = replace(least, scenario=fewer)
+    return Questions(mean, own, least, exempt, share)
 
 
 def _workload(base: Workload, requests: Requests, spread: Spread | None) -> Workload:

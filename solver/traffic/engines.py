@@ -13,7 +13,6 @@ from solver.engine_choice import Keep, Searched, cheapest_engine
 from solver.engine_choice import questions as by_engine
 from solver.rounds import Search
 from solver.traffic.asked import Asked, questions
-from solver.traffic.bounds.windows import least_share
 from solver.traffic.prefixes import search_prefixes
 from solver.traffic.search import search_traffic
 from solver.traffic.ways import chunks_of, of_chunk
@@ -55,9 +54,7 @@ def search_for(
             for chunk in chunks_of(question.scenario, asked, fine=True)
         )
         return min(
-            Search(own.every, clock, gap, seed, None).first_bound_usd()
-            * least_share(own.every, asked.steady, own.exempt)
-            for own in every
+            Search(own.every, clock, gap, seed, None).first_bound_usd() * own.share for own in every
         )
 
     return cheapest_engine(

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodel.tolerance import RELATIVE
 from solver.answer import SearchResult
 from solver.bounds.apart import whole_chips
 from solver.clock import Clock
 from solver.known import Known
 from solver.search import kept_groundwork
 from solver.traffic.asked import COVERS, REUSED, WHOLE, Asked, Questions
+from solver.traffic.bounds.arrivals import usd_in_time
 from solver.traffic.bounds.late import least_usd, rates_with_late
-from solver.traffic.bounds.windows import least_share
 from solver.traffic.losses import units
 from solver.traffic.spared import all_chips, least_chips
 from topology.errors import NoFeasibleLayout, either, option
@@ -26,6 +27,11 @@ from topology.errors import NoFeasibleLayout, either, option
 _LOSSES = (
     "losses: what is left without any one unit costs as much as any layout, and each role serves the rate without the "
     "largest of its replicas, as some unit takes it"
+)
+
+_ARRIVALS = (
+    "arrivals: prompts come when they come, and so many first tokens are in time; all chips compute them together, in "
+    "full passes and in the order in which the fewest are late"
 )
 
 _DRAFTS = "drafts: a pass gives the tokens that it gives on average, as at most half of the requests get more"
@@ -46,7 +52,7 @@ def least_cost(
 
     Raises ``NoFeasibleLayout`` where no layout of all chips carries the rate after every loss, or none is left.
     """
-    share = least_share(own.every, asked.steady, own.exempt)
+    share = own.share
     ground = kept_groundwork(own.every)
     known = Known(own.every, clock, 0.0, seed, None, workers=workers, ground=ground)
     rates = rates_with_late(known, asked.steady, own.exempt)
@@ -54,6 +60,10 @@ def least_cost(
     if (rates < known.items.upper).any():
         bound = max(bound, least_usd(known, rates))
     bound *= share
+    dollars = asked.peak_rate / known.to_usd
+    items = known.items.best(rates, np.minimum(rates, known.items.leaving))
+    arriving = asked.steady.at_rate(asked.peak_rate)
+    in_time = usd_in_time(known, items, arriving, asked.targets) / dollars
     covers = (*every.certificate.covers, *COVERS, *(WHOLE if asked.prefixes == "off" else REUSED))
     if own.every.speculative is not None:
         covers += (_DRAFTS,)
@@ -74,7 +84,6 @@ def least_cost(
             )
         bound *= number / (number - 1.0)
         chips = all_chips(known.classes)
-        items = known.items.best(rates, np.minimum(rates, known.items.leaving))
         fewest = least_chips(items, asked.peak_rate * share, chips)
         if fewest > chips:
             raise NoFeasibleLayout(
@@ -84,6 +93,8 @@ def least_cost(
         usd = fewest * min(min(one.prices) for one in known.classes)
         bound = max(bound, usd / asked.peak_rate * known.to_usd)
         covers += (_LOSSES,)
-    dollars = asked.peak_rate / known.to_usd
+    if in_time > bound * (1 + RELATIVE):
+        bound = in_time
+        covers += (_ARRIVALS,)
     bound = whole_chips(bound * dollars, known.classes) / dollars
     return LeastCost(bound, covers)

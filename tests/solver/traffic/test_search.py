@@ -276,10 +276,12 @@ def test_what_no_layout_carries_is_proven_and_what_none_was_found_for_is_not() -
     with pytest.raises(NoFeasibleLayout) as proven:
         solved("hgx-h100", Asked(requests(rate=20_000), TARGETS))
     assert proven.value.proven
-    at_once = replace(requests(), arrival_s=requests().arrival_s.round(-1) + 1e-3)
-    with pytest.raises(NoFeasibleLayout, match="none meets the percentiles") as none:
-        solved("hgx-h100", Asked(at_once.at_rate(200), Targets(0.05, 0.03)))
-    assert not none.value.proven
+    # requests of so many seconds come at once
+    for seconds, told in ((5.0, "none meets the percentiles"), (10.0, "whatever the order")):
+        came_s = (requests().arrival_s / seconds).round() * seconds + 1e-3
+        with pytest.raises(NoFeasibleLayout, match=told) as none:
+            solved("hgx-h100", Asked(replace(requests(), arrival_s=came_s), TARGETS))
+        assert none.value.proven == (seconds == 10.0)
 
 
 def test_what_is_not_searched_is_refused() -> None:

@@ -10,7 +10,12 @@ from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Workload
 from costmodel.replay.targets import Targets
+from solver.bounds.apart import whole_replicas
+from solver.clock import Clock
+from solver.known import Known
+from solver.search import search
 from solver.traffic.asked import Asked, questions
+from solver.traffic.bounds.least_cost import least_cost
 from solver.traffic.bounds.windows import least_share
 
 
@@ -57,3 +62,24 @@ def test_alike_contexts_beyond_the_window_are_exact() -> None:
     requests = of_two_lengths(9_000, 10_000)
     found = least_share(asked("gpt-oss-20b", requests), requests, 0.0)
     assert found == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_rate_that_layouts_may_serve_beyond_their_prices_needs_no_chip_more() -> None:
+    requests = of_two_lengths(100, 10_000)
+    workload = Workload(input_tokens=10, output_tokens=10)
+    base = Scenario(model="gpt-oss-20b", cluster="hgx-h100", workload=workload)
+    own = questions(base, Asked(requests, Targets(None, 0.03, 1.0)))
+    known = Known(own.every, Clock(), 0.0, 0, None)
+    served = whole_replicas(known.items.best(), known.classes)
+    assert served is not None
+    # more than a chip serves by its price, less than it may serve of these
+    a_chip = float(served[1])
+    rate = a_chip * (1.0 + 1.0 / own.share) / 2
+    wanted = Asked(requests.at_rate(rate), Targets(None, 0.03, 1.0))
+    own = questions(base, wanted)
+    assert own.share < 0.9
+    found = search(own.every, clock=Clock(), gap=0.0, brief=True)
+    bound = least_cost(own, wanted, found, Clock(), 0, 1).usd_per_m_output_tokens
+    price = own.every.cluster.usable[0].chip.usd_per_hour
+    chips = bound * rate * 3600.0 * own.every.workload.output_tokens / 1e6 / price
+    assert chips == pytest.approx(1.0)
