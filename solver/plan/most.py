@@ -23,6 +23,7 @@ from solver.plan.after_loss import most_after_loss
 from solver.plan.groups import on_units
 from solver.search import search
 from solver.traffic.asked import Asked, questions
+from solver.traffic.bounds.arrivals import most_in_time
 from solver.traffic.bounds.late import least_usd, rates_with_late
 from solver.traffic.ways import chunk_line, chunks_of, of_chunk
 from topology import load_cluster
@@ -128,6 +129,18 @@ def most_of_traffic(
     With any of the tokens that a pass may take.
     """
     return _most(_Every.of(scenario, asked, pay), clock, gap, seed)[0]
+
+
+def most_of_arrivals(scenario: Scenario, asked: Asked, clock: Clock, seed: int) -> float:
+    """Requests/s up to those asked for beyond which such prompts cannot be in time on a question's cluster; ``inf``: they may be.
+
+    Of the requests in their order, all gaps between them stretched alike: a part of them comes otherwise.
+    """
+    requests = asked.steady.at_rate(asked.peak_rate)
+    return max(
+        most_in_time(Known(every.instance, clock, 0.0, seed, None), requests, asked.targets)
+        for every in _Every.of(scenario, asked, "used")
+    )
 
 
 def _most(

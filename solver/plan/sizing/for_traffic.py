@@ -19,7 +19,7 @@ from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import judged
 from solver.answer import SearchResult
 from solver.clock import Clock
-from solver.plan.most import most_of_traffic
+from solver.plan.most import most_of_arrivals, most_of_traffic
 from solver.plan.sizing.carried import MOST_CHIPS, Capability, Units
 from solver.plan.sizing.peak import DRAWS, PeakReplay, p99
 from solver.traffic.asked import Asked, questions
@@ -77,7 +77,9 @@ class TrafficUnits(Units):
         """What so many units carry; ``gap`` is that of all searches."""
         if units not in self.known:
             scenario = self.instance(units).scenario
-            most = self.most(units)
+            most = most_of_arrivals(scenario, self.asked, self.clock, self.seed)
+            if most == inf:  # as they come, prompts may be in time
+                most = self.most(units)
             # where no layout was found on more units, none is looked for on fewer
             tried = most >= self.asked.requests.rate and units > self._failed
             layout = self._search(scenario, units) if tried else None

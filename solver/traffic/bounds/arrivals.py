@@ -27,6 +27,7 @@ from solver.fleet.items import Item
 from solver.known import Known
 from solver.shapes.shapes import ROLES
 from solver.shapes.stands import neighbours_matter
+from solver.traffic.spared import all_chips
 from topology.errors import NoFeasibleLayout
 
 Array = NDArray[np.float64]
@@ -36,6 +37,8 @@ _PREFILL, _DECODE, _MIXED = (ROLES.index(role) for role in ("prefill", "decode",
 _WHOLE = 512
 #: steps by which the least speed is found, from below; jobs that are looked at together
 _STEPS, _AT_ONCE = 20, 4096
+#: halvings by which the highest rate is found
+_HALVINGS = 16
 
 
 def usd_in_time(known: Known, items: Sequence[Item], requests: Requests, targets: Targets) -> float:
@@ -63,9 +66,7 @@ def least_tokens_per_s(requests: Requests, targets: Targets) -> float:
     most_s = targets.ttft_p99_s
     if most_s is None:
         return 0.0
-    share = BEYOND_P99 if targets.goodput is None else min(BEYOND_P99, 1.0 - targets.goodput)
-    late = int(share * len(requests) * (1 + RELATIVE) + RELATIVE)
-    tokens = (requests.input_tokens - requests.cached_tokens).astype(float)
+    late, tokens = _may_be_late(requests, targets), _new_tokens(requests)
     # one prompt alone, if all others were none: no more than so much is needed, and no less than that of the mean over all time
     high = float(tokens.sum()) / most_s
     low = float(np.sort(tokens)[: len(tokens) - late].sum()) / (requests.duration_s + most_s)
@@ -80,6 +81,44 @@ def least_tokens_per_s(requests: Requests, targets: Targets) -> float:
         else:
             high = middle
     return low
+
+
+def most_in_time(known: Known, requests: Requests, targets: Targets) -> float:
+    """Requests/s beyond which all chips are too few for such prompts to be in time, up to the rate that they come at; ``inf``: not known."""
+    most_s, each = targets.ttft_p99_s, tokens_per_s(known)
+    if most_s is None or not np.isfinite(each).all():
+        return inf
+    chips = all_chips(known.classes)
+    items = known.items.best(each)
+    computed = (
+        float(_reach(items, chips)[-1])
+        if chips <= _WHOLE
+        else chips * max((item.requests_per_s / item.chips for item in items), default=0.0)
+    )
+    if not computed:
+        return inf
+    late, takes_s = _may_be_late(requests, targets), _new_tokens(requests) / computed
+
+    def too_many(part: float) -> bool:
+        return too_many_late(requests.arrival_s / part, takes_s, most_s, late)
+
+    if not too_many(1.0):
+        return inf
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if too_many(middle) else (middle, high)
+    return requests.rate * high
+
+
+def _may_be_late(requests: Requests, targets: Targets) -> int:
+    """How many first tokens may be late."""
+    share = BEYOND_P99 if targets.goodput is None else min(BEYOND_P99, 1.0 - targets.goodput)
+    return int(share * len(requests) * (1 + RELATIVE) + RELATIVE)
+
+
+def _new_tokens(requests: Requests) -> Array:
+    return np.asarray(requests.input_tokens - requests.cached_tokens, dtype=float)
 
 
 def too_many_late(arrival_s: Array, takes_s: Array, most_s: float, late: int) -> bool:

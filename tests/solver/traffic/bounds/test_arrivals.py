@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations, combinations_with_replacement
+from math import inf
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from solver.traffic.bounds.arrivals import (
     Array,
     fewest_chips,
     least_tokens_per_s,
+    most_in_time,
     tokens_per_s,
     too_many_late,
 )
@@ -225,3 +227,17 @@ def test_bursts_that_no_order_on_all_chips_serves_in_time_have_no_layout() -> No
 def test_where_neighbours_matter_nothing_is_told() -> None:
     own = questions(*asked("llama-3.1-8b", "tpu-v5e-16", in_bursts(1, 5.0)))
     assert np.isinf(tokens_per_s(Known(own.every, Clock(), 0.0, 0, None))).any()
+
+
+def test_the_highest_rate_is_that_whose_least_speed_is_what_all_chips_compute() -> None:
+    requests, targets = in_bursts(1, 20.0, together=200), Targets(0.3, 0.1, 0.99)
+    own = questions(*asked("llama-3.1-8b", "hgx-h100", requests, targets))
+    known = Known(own.every, Clock(), 0.0, 0, None)
+    most = most_in_time(known, requests, targets)
+    assert 0.0 < most < 20.0
+    each = tokens_per_s(known)
+    computed = 8 * (each / known.shapes.chips).max()
+    assert least_tokens_per_s(requests.at_rate(most * 1.01), targets) > computed
+    assert least_tokens_per_s(requests.at_rate(most * 0.99), targets) < computed
+    assert most_in_time(known, requests.at_rate(most * 0.99), targets) == inf
+    assert most_in_time(known, requests, Targets(None, 0.1)) == inf
