@@ -82,6 +82,8 @@ class Passes:
         instance = pricer.instance
         assert instance.workload.spread is not None
         self.context = instance.workload.spread.context
+        #: by contexts, over the mean
+        self._blocks: dict[float, Block] = {}
         block = self._block(1.0)
         room, none = block.room, np.zeros_like(block.tp)
         left = room.usable_bytes * (1 + RELATIVE) - room.needed(room.mean, none, none + 1.0)
@@ -193,6 +195,11 @@ class Passes:
         return decode.period_s(block.pp), prompts
 
     def _block(self, far: float) -> Block:
+        if far not in self._blocks:
+            self._blocks[far] = self._priced(far)
+        return self._blocks[far]
+
+    def _priced(self, far: float) -> Block:
         instance: Instance = self.pricer.instance
         spread = instance.workload.spread
         assert spread is not None
