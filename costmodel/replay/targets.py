@@ -26,11 +26,14 @@ class Targets:
     goodput: float | None = None
 
     @property
+    def beyond(self) -> float:
+        """Share of requests that may miss a target: that of the percentile, or what goodput leaves where that is less."""
+        return BEYOND_P99 if self.goodput is None else min(BEYOND_P99, 1.0 - self.goodput)
+
+    @property
     def exempt(self) -> float:
         """Share of requests that may miss the TPOT target."""
-        if self.tpot_p99_s is None:
-            return 1.0
-        return BEYOND_P99 if self.goodput is None else min(BEYOND_P99, 1.0 - self.goodput)
+        return 1.0 if self.tpot_p99_s is None else self.beyond
 
 
 @dataclass(frozen=True)

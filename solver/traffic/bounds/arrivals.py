@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from costmodel.passes.tokens import Tokens
 from costmodel.question.traffic.requests import Requests
-from costmodel.replay.targets import BEYOND_P99, Targets
+from costmodel.replay.targets import Targets
 from costmodel.tolerance import RELATIVE
 from solver.bounds.packing import best_packing
 from solver.fleet.items import Item
@@ -55,7 +55,7 @@ def usd_in_time(known: Known, items: Sequence[Item], requests: Requests, targets
     fewest = fewest_chips(known.items.best(each), items, least, rate, chips)
     if fewest is None and chips == len(every):
         raise NoFeasibleLayout(
-            f"{1 - BEYOND_P99:.0%} of the first tokens cannot be in time: all {chips} chips together compute the prompts "
+            f"{100 * (1 - targets.beyond):.6g} % of the first tokens cannot be in time: all {chips} chips together compute the prompts "
             "too slowly as they arrive, whatever the order; fewer requests/s, looser targets or more chips would do"
         )
     return sum(every[: chips if fewest is None else fewest])
@@ -113,8 +113,7 @@ def most_in_time(known: Known, requests: Requests, targets: Targets) -> float:
 
 def _may_be_late(requests: Requests, targets: Targets) -> int:
     """How many first tokens may be late."""
-    share = BEYOND_P99 if targets.goodput is None else min(BEYOND_P99, 1.0 - targets.goodput)
-    return int(share * len(requests) * (1 + RELATIVE) + RELATIVE)
+    return int(targets.beyond * len(requests) * (1 + RELATIVE) + RELATIVE)
 
 
 def _new_tokens(requests: Requests) -> Array:

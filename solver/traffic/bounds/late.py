@@ -13,7 +13,7 @@ from costmodel.question.workload import Slo
 from solver.known import Known
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.stands import neighbours_matter
-from solver.traffic.bounds.passes import Array, Decoding, Passes
+from solver.traffic.bounds.decoding import Array, DecodePasses, Decoding
 
 #: seconds for the bound on fleets
 _FLEET_S = 12.0
@@ -60,7 +60,7 @@ def rates_with_late(known: Known, requests: Requests, exempt: float) -> Array:
                 (shapes.role[rows] == role) & (shapes.pool_class[rows] == index) & (largest > 0)
             )
             if own_rows.any():
-                passes = Passes(pricer, shapes.take(rows[own_rows]), largest[own_rows])
+                passes = DecodePasses(pricer, shapes.take(rows[own_rows]), largest[own_rows])
                 most = passes.at_most(own, exempt)
                 upper[rows[own_rows]] = np.minimum(upper[rows[own_rows]], most)
     return upper

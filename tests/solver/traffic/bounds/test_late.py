@@ -18,9 +18,9 @@ from solver.known import Known
 from solver.search import search
 from solver.shapes.shapes import ROLES
 from solver.traffic.asked import Asked, questions
+from solver.traffic.bounds.decoding import Array, Decoding
 from solver.traffic.bounds.late import least_usd, rates_with_late
 from solver.traffic.bounds.least_cost import least_cost
-from solver.traffic.bounds.passes import Array, Decoding
 
 TPOT_S = 0.03
 #: passes of so many sequences reach every expert: of small ones the prices count the experts of the next smaller batch

@@ -72,7 +72,7 @@ class Decoding:
         return prompts.model_copy(update=means)
 
 
-class Passes:
+class DecodePasses:
     """Passes of shapes of one role on one class, at batches and contexts around their largest."""
 
     def __init__(self, pricer: Pricer, shapes: ShapeTable, largest: Array) -> None:
