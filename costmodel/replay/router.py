@@ -27,10 +27,14 @@ class Router:
     ) -> None:
         self.pool, self.routing = pool, routing
         # all replicas that hand over do so to the same ones: only beside mixed replicas does it tell them apart
-        both = {"prefill", "mixed"} <= {one.server.role for one in pool}
+        roles = {one.server.role for one in pool}
+        both = {"prefill", "mixed"} <= roles
+        self._role = roles.pop() if len(roles) == 1 else "mixed"
         self.behind = behind if both else ()
         prompts = {id(one.server.table) for one in pool if one.server.role != "decode"}
         self._unlike = len(prompts) > 1
+        #: seconds of a prompt of so many tokens on each replica
+        self._prompt_s = dict[int, list[float]]()
         self._sent = [0.0] * len(pool)
         self._capacity = [
             one.server.slots if one.server.role == "decode" else one.prompt_tokens_per_s
@@ -47,27 +51,33 @@ class Router:
             turn = min(range(len(pool)), key=lambda i: (sent[i] + 1.0) / capacity[i])
             sent[turn] += 1.0
             return pool[turn]
-        later = min([one.server.taken for one in self.behind]) if self.behind else 0.0
-        loads = [_load(one, later) for one in pool]
-        prefixes = self.routing == "prefix-aware" and bool(job.blocks)
-        if self._unlike or prefixes:
-            own = [_own_s(one, job, prefixes=prefixes) for one in pool]
-            loads = list(map(add, loads, own))
+        loads = self._loads()
+        if self.routing == "prefix-aware" and job.blocks:
+            loads = list(map(add, loads, [_own_s(one, job) for one in pool]))
+        elif self._unlike:
+            loads = list(map(add, loads, self._alone_s(job.input_tokens)))
         return pool[loads.index(min(loads))]
 
+    def _loads(self) -> list[float]:
+        """Seconds of prompts and shares of slots; beside mixed replicas, also the share where a prompt decodes that is handed over."""
+        if self._role == "prefill":
+            return [one.waits_s for one in self.pool]
+        if self._role == "decode":
+            return [one.server.taken for one in self.pool]
+        later = min([one.server.taken for one in self.behind]) if self.behind else 0.0
+        return [
+            one.waits_s + (later if one.server.role == "prefill" else one.server.taken)
+            for one in self.pool
+        ]
 
-def _load(one: Standing, later: float) -> float:
-    """Seconds of prompts and shares of slots; ``later``: the share where a prompt decodes that is handed over."""
-    server = one.server
-    if server.role == "prefill":
-        return one.waits_s + later
-    return server.taken if server.role == "decode" else one.waits_s + server.taken
+    def _alone_s(self, tokens: int) -> list[float]:
+        if tokens not in self._prompt_s:
+            self._prompt_s[tokens] = [one.prompt_s(0, tokens) for one in self.pool]
+        return self._prompt_s[tokens]
 
 
-def _own_s(one: Standing, job: Job, *, prefixes: bool) -> float:
-    """Seconds of the prompt itself, without what the replica knows of it where prefixes count."""
-    cache = one.server.cache if prefixes else None
-    if cache is None:
-        return one.prompt_s(0, job.input_tokens)
-    known = cache.known(job.blocks, job.block_sizes)
+def _own_s(one: Standing, job: Job) -> float:
+    """Seconds of a prompt without what the replica knows of it."""
+    assert one.server.cache is not None
+    known = one.server.cache.known(job.blocks, job.block_sizes)
     return one.prompt_s(min(known, job.input_tokens), job.input_tokens)

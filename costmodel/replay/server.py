@@ -92,9 +92,10 @@ class Server:
 
     def step(self, now: float, done: list[Job]) -> float | None:
         """End what runs at ``now``; adds what left to ``done``; when the next decision is."""
-        self.busy_s += (took := now - self.started)
-        self.slot_seconds += took * len(self.running)
-        self.kv_seconds[round(100 * min(self.kv_fill(), 1.0))] += took
+        if took := now - self.started:
+            self.busy_s += took
+            self.slot_seconds += took * len(self.running)
+            self.kv_seconds[round(100 * min(self.kv_fill(), 1.0))] += took
         if self._run is not None:
             self._end_rounds(now, done)
         elif self._pass is not None:
@@ -232,7 +233,7 @@ class Server:
             rounds = min(rounds, self.running[0][0] - self.rounds)
 
     def _admit(self, now: float) -> None:
-        waiting = self.waiting
+        waiting, rank, chunk = self.waiting, self._rank, self.habits.chunk_tokens
         if self.role == "decode":
             while waiting and waiting[0].queued_s <= self._settled and self._room(waiting[0]):
                 job = waiting.popleft()
@@ -240,7 +241,6 @@ class Server:
                     self._handed.append(job)
                 self._join(job)
             return
-        rank, chunk = self._rank, self.habits.chunk_tokens
         while waiting:
             least = min(rank)
             if least >= chunk or waiting[0].queued_s > self._settled or not self._room(waiting[0]):
