@@ -19,8 +19,7 @@ from solver.certificate import Certificate, covers
 from solver.fleet.asked import Fleet, FleetAnswer, fleet_of
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
-from solver.known import Known
-from solver.place.pack import packed
+from solver.named_chips import NamedChips
 from solver.verify import ROUNDING
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, VerificationError
 
@@ -38,7 +37,7 @@ _ROOMIER = 3
 _AS_MUCH = 1.01
 
 
-class Search(Known):
+class Search(NamedChips):
     """The rounds of a search, from the first bound to the answer."""
 
     _looked_at_slices = False
@@ -82,10 +81,10 @@ class Search(Known):
                 fresh, enough = [], float("inf")
             if self.clock.over or not fresh:
                 break
-            if self._half_gone():
+            if self.half_gone():
                 self._as_sold(brief=brief)
         if self.gap > enough and not (self.regular or brief or self.clock.over):
-            self._pack()
+            self.pack()
             self.report("sets of chips packed")
         if not self.regular and self.gap > enough:
             self._as_sold(brief=brief)
@@ -173,28 +172,18 @@ class Search(Known):
         cost = self.question.cost_per_request(fleet.requests_per_s, fleet.usd_per_hour)
         if cost >= self.best_cost * (1 - 1e-12):
             return
-        self.take(fleet)
-
-    def _pack(self) -> None:
-        """Where neighbours matter, try the best fleet on named chips: the sets that each replica likes best
-        may not fit beside each other."""
-        found = packed(
-            self.placed, self.classes, self.question, self.bounds.per_rank, self.best_fleet,
-            self.best_cost,
-        )  # fmt: skip
-        self.bound_anew()
-        if found is not None:
-            self.judge(*found, float("inf"))
+        if self.regular:
+            self.take(fleet)
+        elif not self.pack(in_stages=True) and fleet != self._stood:
+            self._stood = fleet
+            self.take(fleet)
+        if not self.regular and self.best_cost > cost * (1 + self.target):
+            self.with_room()
 
     def _cut_short(self, answer: FleetAnswer) -> bool:
         """Whether the best fleet under the bounds was not proven to be the best, and there is time to do so."""
         cost = float("inf") if answer.fleet is None else self.question.cost_of(answer.fleet)
         return cost > answer.bound * (1 + self.target / 2) and self.clock.remaining_s > _FLEET_S
-
-    def _half_gone(self) -> bool:
-        """Whether half of the time is gone where neighbours matter."""
-        limit = self.clock.limit_s
-        return not self.regular and limit is not None and self.clock.remaining_s < limit / 2
 
     def _as_sold(self, *, brief: bool = False) -> None:
         """Take the best layout of chips as they are sold, if it is better; once.
@@ -216,7 +205,7 @@ class Search(Known):
                 asked = replace(self.instance, scenario=scenario, cluster=cluster_of(scenario))
                 slices = Search(asked, clock, self.target, self.seed, None, workers=self.workers)
                 slices.outer = None if self.layout is None else self.clock
-                found = slices.run(brief=brief)
+                found = slices.run(self.best_cost * self.to_usd, brief=brief)
             except (InstanceError, NoFeasibleLayout, NoLayoutInTime):
                 continue
             if found is not None and self.judge(found.layout, None, float("inf")):

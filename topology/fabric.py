@@ -24,6 +24,8 @@ from topology.routing.spread import Demand, Edge, spread
 
 #: sets of one number of chips that are told apart where chips differ in links
 _FEW_SETS = 100
+#: sets of one number of chips to choose from
+_TO_CHOOSE = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,20 @@ class Fabric(ABC):
     def every_set_of(self, candidates: Sequence[int]) -> bool:
         """Whether :meth:`blocks` looks at every set of the candidates."""
         return False
+
+    def everywhere(self, candidates: Sequence[int], count: int) -> list[ChipBlock]:
+        """Sets of ``count`` of the candidates to choose from where several are to find room beside each other."""
+        return self.blocks(candidates, count, _TO_CHOOSE)
+
+    def side_by_side(
+        self, candidates: Sequence[int], size: int, number: int
+    ) -> list[list[tuple[int, ...]]]:
+        """Ways to take ``number`` groups of ``size`` candidates that share none; none where no way is known."""
+        return []
+
+    def in_a_row(self, groups: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Groups in an order in which each is followed by one near it."""
+        return list(groups)
 
     def cuts(self, block: tuple[int, ...], size: int) -> list[list[tuple[int, ...]]]:
         """Ways to cut a block into groups of ``size`` chips that belong together."""

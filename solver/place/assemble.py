@@ -171,10 +171,12 @@ def _chips(
 def _needs(
     instance: Instance, item: Item, slot: int, placed: ReplicaSource, domain: int
 ) -> list[Need]:
-    """What a replica's slice needs: one set, or one for each of its stages."""
+    """What a replica's slice needs: one set, or where chips failed, which a large one has to go around, one for each stage."""
     shape, count = placed.of(item).shape, item.parts[slot][1]
     width = shape["tp"] * shape["attention_dp"]
-    split = width < count and count % width == 0 and stages_apart(instance.cluster, domain)
+    around = bool(instance.cluster.domains[domain].fabric.failed)
+    split = around and width < count and count % width == 0
+    split = split and stages_apart(instance.cluster, domain)
     chips = width if split else count
     wide = width >= chips  # a set is one stage, or part of one
     moe = instance.operations.moe is not None

@@ -19,12 +19,13 @@ from solver.fleet.asked import Fleet, Question, fleet_of
 from solver.fleet.items import Item
 from solver.place.assemble import assemble
 from solver.place.placed_shapes import PlacedShapes
+from solver.place.tiles import MOST_CHIPS
 from solver.shapes.pools import Pool, PoolClass
 from solver.shapes.shapes import ROLES
 from solver.shapes.stands import apart, named, neighbours_matter
 
-#: chips of a pool that sets are packed in at most, sets of one number of chips, and kinds of these that are priced
-_MOST_CHIPS, _SETS, _KINDS = 64, 400, 8
+#: sets of one number of chips, and kinds of these that are priced
+_SETS, _KINDS = 400, 8
 #: seconds for a model; rates and money are integers up to this
 _LIMIT_S, _WHOLE = 8.0, 10**6
 #: rounds of Dinkelbach's iteration for the least money per request
@@ -63,7 +64,7 @@ def packed(
     were not placed yet are placed first, which takes little.
     """
     instance = placed.instance
-    if all(c.size > _MOST_CHIPS for c in classes if neighbours_matter(instance.cluster, c.domain)):
+    if all(c.size > MOST_CHIPS for c in classes if neighbours_matter(instance.cluster, c.domain)):
         return None
     if instance.operations.moe is None:
         for row in sorted({item.shape for item in placed.items.best()} - set(placed.realised)):
@@ -100,7 +101,7 @@ def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[PoolCho
     for row in sorted(placed.realised):
         shape, parts = placed.items.shapes.row(row), placed.items.shapes.parts(row)
         (index, count), pools = parts[0], classes[parts[0][0]].pools
-        small = len(parts) == 1 and len(pools[0].chips) <= _MOST_CHIPS
+        small = len(parts) == 1 and len(pools[0].chips) <= MOST_CHIPS
         if not small or not neighbours_matter(cluster, pools[0].domain):
             continue
         item = Item(row, shape["role"], index, 1, count, 0.0)
@@ -135,22 +136,43 @@ def _solved(
             on_chip.setdefault(chip, []).append(variable)
     for variables in on_chip.values():
         model.add_at_most_one(variables)
-    items = [one.item for one in offered]
+    counted = [(one.item, one.usd_per_hour, x) for one, x in zip(offered, taken, strict=True)]
+    aim_at(model, counted, beside, question, cost)
+    solver, status = placed.clock.run(model, seed=placed.seed, limit_s=_LIMIT_S)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return []
+    return [one for one, x in zip(offered, taken, strict=True) if solver.value(x)]
+
+
+def aim_at(
+    model: cp_model.CpModel,
+    counted: Sequence[tuple[Item, float, cp_model.IntVar]],
+    beside: Sequence[Item],
+    question: Question,
+    cost: float,
+) -> None:
+    """Aim at the most requests served, the least money for the rate asked for, or more than ``cost`` would buy.
+
+    ``counted``: what may be taken, dollars per hour of one, and how many are; ``beside``: what serves as well.
+    """
+    items = [item for item, _, _ in counted]
+    numbers = [number for _, _, number in counted]
     scale = _WHOLE / max((item.requests_per_s for item in items), default=1.0)
+    most = sum(int(number.proto.domain[-1]) for number in numbers)
 
     def of_role(role: str) -> cp_model.LinearExpr:
-        number = next(n for n, name in enumerate(ROLES) if name == role)
-        own = [int(one.requests_per_s * scale) * (one.role == number) for one in items]
-        there = sum(int(one.requests_per_s * scale) for one in beside if one.role == number)
-        return cp_model.LinearExpr.weighted_sum(taken, own) + there
+        place = ROLES.index(role)
+        own = [int(item.requests_per_s * scale) * (item.role == place) for item in items]
+        there = sum(int(item.requests_per_s * scale) for item in beside if item.role == place)
+        return cp_model.LinearExpr.weighted_sum(numbers, own) + there
 
-    pooled = model.new_int_var(0, _WHOLE * (len(items) + len(beside) + 1), "pooled")
+    pooled = model.new_int_var(0, _WHOLE * (most + len(beside) + 1), "pooled")
     model.add(pooled <= of_role("prefill"))
     model.add(pooled <= of_role("decode"))
     served = pooled + of_role("mixed")
-    dearest = max((one.usd_per_hour for one in offered), default=1.0)
-    prices = [round(_WHOLE * one.usd_per_hour / dearest) for one in offered]
-    money = cp_model.LinearExpr.weighted_sum(taken, prices)
+    dearest = max((usd for _, usd, _ in counted), default=1.0)
+    prices = [round(_WHOLE * usd / dearest) for _, usd, _ in counted]
+    money = cp_model.LinearExpr.weighted_sum(numbers, prices)
     if question.rate is not None:
         model.add(served >= int(question.rate * scale) + 1)
         model.minimize(money)
@@ -159,7 +181,3 @@ def _solved(
     else:  # the most served beyond what the money would buy at the cost known
         worth = round(1000 * scale * dearest / _WHOLE / cost)
         model.maximize(1000 * served - worth * money)
-    solver, status = placed.clock.run(model, seed=placed.seed, limit_s=_LIMIT_S)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return []
-    return [one for one, x in zip(offered, taken, strict=True) if solver.value(x)]

@@ -12,6 +12,8 @@ from solver.clock import Clock
 from topology.routing.blocks import ChipBlock
 from topology.routing.granularity import Granularity
 
+#: chips that sets are packed on at most: of more, sets of stages are (:mod:`solver.place.stage_sets`)
+MOST_CHIPS = 64
 #: sets of one number of chips that are chosen from, and seconds for choosing
 _MOST, _LIMIT_S = 400, 5.0
 #: steps of what a set takes over the least that any takes, for integers
@@ -33,9 +35,9 @@ def tiles(
     """A set for each need, no chip twice, so that the sets together are as quick as was found.
 
     ``free`` holds at least as many positions as are needed. Where the quick sets do not fit beside each
-    other, the widest need takes the quickest set of what is left, then the next.
+    other, or are too many, the widest need takes the quickest set of what is left, then the next.
     """
-    if len(needs) > 1:
+    if len(needs) > 1 and len(free) <= MOST_CHIPS:
         found = _packed(of, free, Counter(needs), clock, seed)
         if found is not None:
             return [found[need].pop() for need in needs]

@@ -54,12 +54,11 @@ def sets_of(
 
 
 def stages_apart(cluster: Cluster, domain: int) -> bool:
-    """Whether each stage of a replica is given a set of its own.
+    """Whether each stage of a replica may stand on a set of its own.
 
-    So it is where chips failed: a large set that goes around them seldom falls into quick small ones.
+    A large set that is quick as a whole seldom falls into quick small ones.
     """
-    home = cluster.domains[domain]
-    return bool(home.fabric.failed) and not home.granularity.said
+    return not cluster.domains[domain].granularity.said
 
 
 def named(domain: int, block: ChipBlock) -> list[str]:
@@ -108,10 +107,24 @@ def _orders(
     if not neighbours_matter(cluster, domain):
         yield list(free[:count])
         return
-    sets = sets_of(cluster, domain, free, count, gathers=gathers or tp == count, whole=True)
+    for stages in _stages(cluster, domain, free, count, width, gathers=gathers or tp == count):
+        ranks = [fabric.cuts(stage, tp) if tp < width else [[stage]] for stage in stages]
+        for turn in range(max(len(own) for own in ranks)):
+            groups = [group for own in ranks for group in own[min(turn, len(own) - 1)]]
+            yield [f"r{domain}g{position}" for group in groups for position in group]
+
+
+def _stages(
+    cluster: Cluster, domain: int, free: Sequence[str], count: int, width: int, *, gathers: bool
+) -> Iterator[list[tuple[int, ...]]]:
+    """Chips of each stage: as they are given, each on a set of its own, or a quick set for all, cut."""
+    fabric = cluster.domains[domain].fabric
+    several = width < count and count % width == 0
+    places = [cluster.chip(chip).position for chip in free]
+    if several and len(free) == count:
+        yield [tuple(sorted(places[at : at + width])) for at in range(0, count, width)]
+    elif several and stages_apart(cluster, domain):
+        yield from fabric.side_by_side(places, width, count // width)
+    sets = sets_of(cluster, domain, free, count, gathers=gathers, whole=True)
     for block in by_speed(sets)[:_TRIED]:
-        for stages in fabric.cuts(block.chips, width) if width < count else [[block.chips]]:
-            ranks = [fabric.cuts(stage, tp) if tp < width else [[stage]] for stage in stages]
-            for turn in range(max(len(own) for own in ranks)):
-                groups = [group for own in ranks for group in own[min(turn, len(own) - 1)]]
-                yield [f"r{domain}g{position}" for group in groups for position in group]
+        yield from fabric.cuts(block.chips, width) if several else [[block.chips]]

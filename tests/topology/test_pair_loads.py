@@ -39,3 +39,11 @@ def test_pair_loads_equal_walked_messages(seed, tmp_path):
     assert pairs.of(group) == pytest.approx(walked)
     for a, b in ((a, b) for a in group for b in group if a != b):
         assert pairs.one(a, b) == pytest.approx(spread(fabric.graph, [(a, b, 1.0)]))
+    inside = {edge: 1 if set(edge) <= set(group) else 4 for edge in walked}
+    times = {
+        edge: inside[edge] * load / fabric.graph.edges[edge]["bytes_per_s"]
+        for edge, load in walked.items()
+    }
+    slowest, name = pairs.slowest(group, 4)
+    assert slowest == pytest.approx(max(times.values()))
+    assert times[name.split("--")[0], name.split("--")[1]] == pytest.approx(slowest)

@@ -115,7 +115,14 @@ class TorusPatterns(Fabric):
         """Seconds of the link that an exchange keeps busiest, and its name; see :meth:`_in_turn`."""
         if not self.failed:
             return self._link_times.slowest(members)
+        if self._few_joined(members):
+            return self._pairs.slowest([f"g{position}" for position in members], self.ports)
         return slowest(self.graph, self._in_turn(self.loads("exchange", members), members))
+
+    def _few_joined(self, members: Sequence[int]) -> bool:
+        """Whether links join the members, on a domain so small that the ways between all its chips are kept."""
+        joined = any(part.issuperset(members) for part in self.parts)
+        return joined and len(self.graph) <= MOST_CHIPS
 
     @cached_property
     def _link_times(self) -> LinkTimes:
@@ -129,8 +136,7 @@ class TorusPatterns(Fabric):
         """
         loads: dict[Edge, float] = {}
         if pattern in ("exchange", "send"):
-            joined = any(part.issuperset(members) for part in self.parts)
-            if self.failed and pattern == "exchange" and joined and len(self.graph) <= MOST_CHIPS:
+            if self.failed and pattern == "exchange" and self._few_joined(members):
                 return self._pairs.of([f"g{position}" for position in members])
             if self.failed:
                 return super().loads(pattern, members)
@@ -228,7 +234,7 @@ class TorusPatterns(Fabric):
             for edge, load in loads.items()
         }
 
-    @property
+    @cached_property
     def ports(self) -> int:
         """Links of a chip with neighbours on every side."""
         return sum(min(2, axis.side - 1) for axis in self.axes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -67,7 +67,7 @@ def boxes(
     """
     ranges = [range(1, axis.side + 1) for axis in axes]
     shapes = sorted((one for one in product(*ranges) if prod(one) == count), key=sum)
-    waiting = [_placed(axes, free, sides) for sides in shapes]
+    waiting = [placed_boxes(axes, free, sides) for sides in shapes]
     found: list[tuple[int, ...]] = []
     while waiting and len(found) < most:
         there = [(box, more) for more in waiting if (box := next(more, None)) is not None]
@@ -77,10 +77,20 @@ def boxes(
     return found
 
 
-def _placed(
-    axes: Sequence[Axis], free: frozenset[int], sides: Sequence[int]
+def nearly_boxes(axes: Sequence[Axis], count: int) -> list[tuple[int, ...]]:
+    """Sides of boxes that ``count`` chips fill, but for less than a layer; those that lack fewest first."""
+    found = []
+    for sides in product(*(range(1, axis.side + 1) for axis in axes)):
+        lacks = prod(sides) - count
+        if 0 <= lacks < prod(sides) // max(sides):
+            found.append((lacks, sum(sides), sides))
+    return [sides for _, _, sides in sorted(found)]
+
+
+def placed_boxes(
+    axes: Sequence[Axis], free: frozenset[int], sides: Sequence[int], count: int | None = None
 ) -> Iterator[tuple[int, ...]]:
-    """Every box of free chips with such sides."""
+    """The first ``count`` chips of every box with such sides where these are free; all of its chips unless said."""
     shape = [axis.side for axis in axes]
     corners = [
         range(1 if side == axis.side else axis.side if axis.ring else axis.side - side + 1)
@@ -91,7 +101,7 @@ def _placed(
             [(low + step) % axis.side for step in range(side)]
             for low, side, axis in zip(corner, sides, axes, strict=True)
         ]
-        box = tuple(sorted(position_of(site, shape) for site in product(*spans)))
+        box = tuple(sorted([position_of(site, shape) for site in product(*spans)][:count]))
         if free.issuperset(box):
             yield box
 
@@ -173,6 +183,20 @@ def in_groups(
 
     found = cover(frozenset(block))
     return None if found is None else [tuple(sorted(group)) for group in found]
+
+
+def disjoint(
+    places: Sequence[tuple[int, ...]], number: int, beside: Collection[int] = ()
+) -> list[tuple[int, ...]]:
+    """The first sets that share no chip with those before nor with ``beside``, ``number`` at most."""
+    found, taken = list[tuple[int, ...]](), set(beside)
+    for chips in places:
+        if len(found) == number:
+            break
+        if taken.isdisjoint(chips):
+            found.append(chips)
+            taken |= set(chips)
+    return found
 
 
 def cut(

@@ -44,6 +44,9 @@ class PairLoads:
         self.nodes: list[str] = list(graph)
         self.edges: list[Edge] = list(graph.edges)
         self._place = {node: index for index, node in enumerate(self.nodes)}
+        self._ends = np.array([[self._place[node] for node in edge] for edge in self.edges])
+        self._ends = self._ends.reshape(-1, 2)
+        self._rates: Array = np.array([graph.edges[edge]["bytes_per_s"] for edge in self.edges])
         self._hops = self._walked(graph)
 
     def _walked(self, graph: nx.DiGraph[str]) -> list[_Hop]:
@@ -67,6 +70,22 @@ class PairLoads:
 
     def of(self, group: Sequence[str]) -> dict[Edge, float]:
         """Load of each link when every member sends *1/c* to every member."""
+        loads = self._all_to_all(group)
+        return {self.edges[index]: float(loads[index]) for index in np.flatnonzero(loads)}
+
+    def slowest(self, group: Sequence[str], turns: int) -> tuple[float, str]:
+        """Seconds of the link that the same takes longest on, and its name.
+
+        One that leaves the group counts ``turns`` times.
+        """
+        inside = np.zeros(len(self.nodes), dtype=bool)
+        inside[[self._place[node] for node in group]] = True
+        counts = np.where(inside[self._ends].all(axis=1), 1, turns)
+        times = counts * self._all_to_all(group) / self._rates
+        at = int(times.argmax())
+        return (float(times[at]), "--".join(self.edges[at])) if times[at] > 0 else (0.0, "none")
+
+    def _all_to_all(self, group: Sequence[str]) -> Array:
         own, number = np.array([self._place[node] for node in group]), len(self.nodes)
         # what waits on each chip for each target of the group, target by target
         flow = np.zeros((len(own), number))
@@ -81,9 +100,8 @@ class PairLoads:
             some = amount > 0.0
             entries, amount = entries[some], amount[some]
             loads += np.bincount(hop.link[entries], amount, len(loads))
-            np.add.at(waiting, rows[some] + hop.after[entries], amount)
-        used = np.flatnonzero(loads)
-        return {self.edges[index]: float(loads[index]) for index in used}
+            waiting += np.bincount(rows[some] + hop.after[entries], amount, len(waiting))
+        return loads
 
     def one(self, source: str, target: str) -> dict[Edge, float]:
         """Load of each link when a chip sends one byte to another."""
