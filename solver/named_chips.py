@@ -26,8 +26,9 @@ class NamedChips(Known):
         """Look for fleets of fewer chips, whose sets find room beside each other sooner."""
         for part in _ROOM:
             fleet = None if self.clock.over else self._fleet_on(part)
-            fresh = fleet.shapes - set(self.placed.realised) if fleet is not None else set()
-            if fresh:
+            if fleet is None or self.question.cost_of(fleet) > self.best_cost * (1 - self.target):
+                continue
+            if fresh := fleet.shapes - set(self.placed.realised):
                 self.place(sorted(fresh))
                 if self.pack(in_stages=True):
                     return
