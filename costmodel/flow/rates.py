@@ -13,7 +13,7 @@ machines take no time here, their bytes count in the links.
 
 from __future__ import annotations
 
-from costmodel.flow.question import FlowQuestion, LayeredModel, Machine
+from costmodel.flow.question import MAX_LAYERS, FlowQuestion, LayeredModel, Machine
 from costmodel.models.load import load_model
 from costmodel.passes.communication import rates_of_chips
 from costmodel.passes.group import ChipGroup
@@ -46,6 +46,9 @@ def priced(
     operations = first.operations
     if len(operations.kinds) != 1 or operations.moe is not None:
         message = f"{first.model.name} has layers of several kinds; rates need layers that are all alike and dense"
+        raise InstanceError(Problem(option("model"), message))
+    if operations.num_layers > MAX_LAYERS:
+        message = f"{first.model.name} has {operations.num_layers:,} layers; a flow has {MAX_LAYERS:,} at most"
         raise InstanceError(Problem(option("model"), message))
     machines = {}
     for kind, machine in question.machines.items():

@@ -30,7 +30,8 @@ class Spread(BaseModel):
     ``new_tokens``: prompt tokens to compute. ``prompt_start``, ``prompt_end``: tokens before an average prompt
     and where the prompt of an average prompt token ends. ``steps``: decode passes. ``context``: of a decoding
     sequence. ``kept``: tokens of KV that a running sequence keeps for its whole answer. ``longest``: tokens of
-    the longest request with its answer.
+    the longest request with its answer. ``in_turns``: whether a mixed replica may compute prompts for as long as it likes and
+    then decode for as long: no prompt comes between two tokens, and prompts fill their passes, which no order beats.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,10 +43,11 @@ class Spread(BaseModel):
     context: Mean
     kept: Mean
     longest: Annotated[int, Field(ge=1, le=2 * MAX_TOKENS)]
+    in_turns: bool = False
 
 
-def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
-    """The means of some requests; ``None`` where all have the same lengths and nothing is exempt.
+def spread_of(requests: Requests, exempt: float = 0.0, *, in_turns: bool = False) -> Spread | None:
+    """The means of some requests; ``None`` where all have the same lengths, nothing is exempt and nothing takes turns.
 
     ``exempt``: share of the requests whose decoding is left out, those that leave least to do: their steps, and
     the contexts and KV of their steps, are each taken off at most, and an answer of one token has no step. A step has what
@@ -56,7 +58,7 @@ def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
     )
     cached = np.asarray(requests.cached_tokens, dtype=float)
     alike = all(len(np.unique(lengths)) == 1 for lengths in (given, asked, cached))
-    if alike and not exempt:
+    if alike and not exempt and not in_turns:
         return None
     new, steps = given - cached, np.maximum(asked - 1.0, 0.0 if exempt else 1.0)
     work = [most_left(values, exempt) for values in (
@@ -71,6 +73,7 @@ def spread_of(requests: Requests, exempt: float = 0.0) -> Spread | None:
         context=work[1] / every,
         kept=work[2] / every,
         longest=requests.longest,
+        in_turns=in_turns,
     )
 
 

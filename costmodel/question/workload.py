@@ -142,7 +142,7 @@ class Prices(Given):
     """Money beside the chips' own rental price."""
 
     #: multiplies each chip's price (2.0 = twice the catalogue's)
-    chip_price_factor: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    chip_price_factor: Annotated[float, Field(ge=1e-9, le=1000)] = 1.0
     #: watts drawn per watt of chip: host, network and cooling
     power_overhead: Annotated[float, Field(ge=1, le=5)] = 1.3
 

@@ -139,7 +139,11 @@ def replay_with(
     if lacking:
         raise InstanceError(Problem("layout", lacking[0]))
     links = Links.beside(instance.cluster.uplinks, judged.priced)
-    jobs = run(instance, fleet, requests, course, links, patience)
+    serving = fleet
+    if not any(one.server.role == "decode" for one in fleet):
+        # mixed replicas serve alone: what others computed would be decoded by nobody
+        serving = [one for one in fleet if one.server.role == "mixed"]
+    jobs = run(instance, serving, requests, course, links, patience)
     if patience is not None and patience.over:
         return None
     return met(

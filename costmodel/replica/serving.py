@@ -35,7 +35,8 @@ class Schedule:
     ``events``: such batches per decode pass (0 for a pure role). ``None`` where a role has no such pass.
     ``emitted``: tokens a sequence gains per decode pass, above 1 where decoding is speculative.
     ``together``: the prefill pass of a mixed replica in which every rank with sequences has its prompts, as a
-    first token may meet it; ``None`` where all passes are like that.
+    first token may meet it; ``None`` where all passes are like that. ``alone``: a prefill pass as it has to be held where
+    prompts and decoding take turns (:class:`costmodel.question.spread.Spread`) and passes are taken to be full.
     """
 
     decode: Tokens | None
@@ -45,6 +46,7 @@ class Schedule:
     events: Array
     emitted: float = 1.0
     together: Tokens | None = None
+    alone: Tokens | None = None
 
     def filled(self, fill: ArrayLike, together: ArrayLike | None = None) -> Schedule:
         """The same schedule where the average rank has ``fill`` of the busiest rank's tokens.
@@ -55,10 +57,16 @@ class Schedule:
         if np.all(fill == 1.0):
             return self
         mixed = together is not None and self.prefill is not None and self.decode is not None
+        of_prompts, events = fill, self.events
+        if self.alone is not None and self.decode is not None:
+            # prompts that are computed together lie on as many ranks as there are
+            of_prompts = np.minimum(1.0, self.decode.decode * fill)
+            events = events * fill / of_prompts
         return replace(
             self,
             decode=self.decode and replace(self.decode, fill=fill),
-            prefill=self.prefill and replace(self.prefill, fill=fill),
+            prefill=self.prefill and replace(self.prefill, fill=of_prompts),
+            events=events,
             together=replace(self.prefill, fill=np.asarray(together, dtype=float))
             if mixed and self.prefill is not None
             else None,
@@ -66,13 +74,17 @@ class Schedule:
 
     def rows(self) -> Array:
         """Tokens of the largest pass, for activations."""
-        found = [tokens.rows for tokens in (self.decode, self.prefill) if tokens is not None]
+        found = [tokens.rows for tokens in self._held if tokens is not None]
         return found[0] if len(found) == 1 else np.asarray(np.maximum(*found))
 
     def sampled(self) -> Array:
         """Tokens that reach the LM head in the pass with most of them."""
-        found = [tokens.sampled for tokens in (self.decode, self.prefill) if tokens is not None]
+        found = [tokens.sampled for tokens in self._held if tokens is not None]
         return found[0] if len(found) == 1 else np.asarray(np.maximum(*found))
+
+    @property
+    def _held(self) -> tuple[Tokens | None, Tokens | None]:
+        return self.decode, self.alone or self.prefill
 
 
 def schedule(
@@ -102,8 +114,28 @@ def schedule(
     if role != "prefill":
         together = np.minimum(float(workload.prompts_together), count)
         prompts = np.maximum(np.maximum(1.0, together), finished)
-    new = prompts * workload.new_tokens
     budget = float(limits.prefill_chunk_tokens)
+    plan = _with_prompts(decode, workload, budget, prompts, finished, emitted, role)
+    if workload.spread is None or not workload.spread.in_turns or role == "prefill":
+        return plan
+    full = np.maximum(prompts, budget / workload.new_tokens)
+    return replace(
+        _with_prompts(decode, workload, budget, full, finished, emitted, role), alone=plan.prefill
+    )
+
+
+def _with_prompts(
+    decode: Tokens,
+    workload: Workload,
+    budget: float,
+    prompts: Array,
+    finished: Array,
+    emitted: float,
+    role: str,
+) -> Schedule:
+    """Passes of so many prompts each time, of ``budget`` tokens at most; ``finished`` requests per decode pass."""
+    ones = np.ones_like(prompts)
+    new = prompts * workload.new_tokens
     if workload.spread is not None:  # prompts of unlike lengths fill their passes
         passes = np.maximum(1.0, new / budget)
     else:
@@ -183,12 +215,13 @@ def serve(
         tpot = period / plan.emitted
         return Service(sequences / (tpot * workload.decode_steps), tpot, nothing, nothing)
     busy = plan.passes * prefill.max_s
-    tpot = (period + np.asarray(stages, dtype=float) * plan.events * busy) / plan.emitted
+    each = (period + np.asarray(stages, dtype=float) * plan.events * busy) / plan.emitted
+    tpot = each if plan.alone is None else period / plan.emitted
     met = prefill if together is None else together
     busy = plan.passes * met.max_s
     span = busy - met.max_s + met.sum_s + met.hop_s
     return Service(
-        sequences / (tpot * workload.decode_steps),
+        sequences / (each * workload.decode_steps),
         tpot,
         span + busy + period,
         span + (busy + period) / 2,

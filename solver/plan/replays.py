@@ -12,7 +12,7 @@ from itertools import product
 from math import ceil
 
 from costmodel.question.instance import Instance
-from costmodel.question.traffic.description import Arrivals, steady
+from costmodel.question.traffic.description import LEAST_RATE, Arrivals, steady
 from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
@@ -160,7 +160,7 @@ def _met(
     course = Course.of(instance)
     if asked is None:
         count = ceil(rate * _STEADY_S)
-        even = Arrivals(process="constant", rate=rate)
+        even = Arrivals(process="constant", rate=max(rate, LEAST_RATE))
         requests = steady(instance.workload, even, min(_MOST, count), seed)
         targets = _steady_targets(instance)
         course = replace(course, under_way=seed if count > _MOST else None)

@@ -39,8 +39,9 @@ _COUNTED = 20
 COVERS = (
     "every order in which requests are served, and pieces of prompts: in the long run each pool computes all prompts, "
     "and decodes in equal passes that last no longer than the TPOT target, but for the heaviest requests that may miss it: "
-    "these may have passes of their own, as long as HBM allows; each replica has its share of all lengths",
-    "not covered: passes in which prompts and decoding share a mixed replica; "
+    "these may have passes of their own, as long as HBM allows; each replica has its share of all lengths; a mixed replica "
+    "computes prompts and decodes in turns of any length",
+    "not covered: passes that hold prompts beside decoding sequences; "
     "large and small decode batches that take turns, where a pass grows more slowly than its batch",
 )
 #: and of prefixes, where prompts are computed whole and where they are not
@@ -173,7 +174,7 @@ def questions(scenario: Scenario, asked: Asked, like: Questions | None = None) -
         exempt, tpot = 0.0, None  # no answer for which the target has to hold has a second token
     slo = Slo(ttft=targets.ttft_p99_s, tpot=tpot)
     base = scenario.model_copy(update={"rate": asked.peak_rate, "pay": "used", "slo": slo})
-    every = spread_of(requests, exempt)
+    every = spread_of(requests, exempt, in_turns=True)
     whole = resolve_instance(base).workload
     mean, own, least = (
         resolve_instance(base.model_copy(update={"workload": _workload(whole, requests, spread)} | slo))

@@ -31,12 +31,18 @@ from solver.traffic.judge import Judge, Verdict
 from solver.traffic.loads import carried, queued
 from solver.traffic.losses import units
 from solver.verify import ROUNDING
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, NoFeasibleLayout, Problem
 
 Floats = NDArray[np.float64]
 
 #: sixteenths of the tokens that a pass takes unless told: all, a half, a quarter, one; one between the first two, where one layout is searched
 _PARTS, _BETWEEN = (16, 8, 4, 1), 12
+
+#: a request may meet less than that, so that it proves nothing
+_STEADY = (
+    "nothing was replayed, as no layout meets the targets in a steady state, where each prompt just missed a full pass and "
+    "each answer meets as many prompts as end"
+)
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,10 @@ class Way:
         plain = Search(
             own.spread, how.clock, how.gap, how.seed, None, workers=how.workers, ground=ground
         )
-        spread = plain.run(brief=True)
+        try:
+            spread = plain.run(brief=True)
+        except NoFeasibleLayout as error:
+            raise NoFeasibleLayout(f"{_STEADY}: {error}", proven=False) from error
         assert spread is not None
         tables = Tables(asked.requests.longest)
         number = len(units(own.spread, asked.spare)) if asked.spare else 0

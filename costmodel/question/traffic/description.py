@@ -15,6 +15,8 @@ from costmodel.question.workload import Workload
 
 Array = NDArray[np.float64]
 Positive = Annotated[float, Field(ge=1, le=MAX_TOKENS)]
+#: requests/s at least: of fewer the times of a replay have no fractions of seconds left
+LEAST_RATE = 1e-6
 
 
 class Arrivals(BaseModel):
@@ -24,7 +26,7 @@ class Arrivals(BaseModel):
 
     process: Literal["poisson", "gamma", "constant"] = "poisson"
     #: requests per second
-    rate: Annotated[float, Field(ge=1e-6, lt=1e9)]
+    rate: Annotated[float, Field(ge=LEAST_RATE, lt=1e9)]
     cv: Annotated[float, Field(ge=0.01, le=100)] = 1.0
 
     def gaps_s(self, count: int, rng: np.random.Generator) -> Array:

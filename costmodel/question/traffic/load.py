@@ -8,7 +8,13 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from costmodel.question.traffic.day import Day, Hours, draw_day
-from costmodel.question.traffic.description import Arrivals, BothLengths, Description, steady
+from costmodel.question.traffic.description import (
+    LEAST_RATE,
+    Arrivals,
+    BothLengths,
+    Description,
+    steady,
+)
 from costmodel.question.traffic.requests import Requests, drawn_count
 from costmodel.question.traffic.trace import LINES, TABLES, read_trace
 from costmodel.question.workload import Workload
@@ -89,7 +95,13 @@ def load_traffic(
 
 
 def at_random(workload: Workload, rate: float, seed: int) -> Requests:
-    """Requests of a workload's own lengths that come by chance (Poisson), so many per second on average."""
+    """Requests of a workload's own lengths that come by chance (Poisson), so many per second on average.
+
+    Raises ``InstanceError`` for fewer than a replay can tell apart.
+    """
+    if rate < LEAST_RATE:
+        message = f"requests that come by chance are replayed from {LEAST_RATE:f} per second on, got {rate:g}"
+        raise InstanceError(Problem(option("rate"), message))
     requests = steady(workload, Arrivals(process="poisson", rate=rate), _COUNT, seed)
     return requests.at_rate(rate)
 

@@ -218,7 +218,8 @@ class ReplicaModel:
                 )
         if slo.tpot is not None:
             # the target is per token, the period per pass
-            model.add(tpot <= down(slo.tpot * self.plan.emitted, TIME_UNIT_S))
+            between = tpot if self.plan.alone is None else period
+            model.add(between <= down(slo.tpot * self.plan.emitted, TIME_UNIT_S))
         self.objective = tpot
 
     def _order_alike(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from costmodel.layout.layout import Role
+from costmodel.layout.layout import Layout, Role
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.engine import FirstTokenOf
 from costmodel.question.instance import Instance, resolve_instance
@@ -35,6 +35,20 @@ def test_a_layout_without_one_of_its_pools_is_refused(role: Role) -> None:
     lengths = np.full(4, 1000), np.full(4, 200), np.zeros(4, dtype=np.int64)
     with pytest.raises(InstanceError, match="is missing"):
         replay(instance, layout, Requests(np.arange(4) / 10.0, *lengths))
+
+
+def test_prefill_replicas_without_any_that_decode_leave_all_to_mixed_ones() -> None:
+    workload = Workload(input_tokens=1000, output_tokens=200)
+    asked = Scenario(model="llama-3.1-8b", cluster="nvl-2", workload=workload)
+    instance = resolve_instance(asked)
+    mixed = plain_layout(instance, "mixed", tp=1, batch=4)
+    prefill = plain_layout(instance, "prefill", tp=1, batch=1, first_chip=1)
+    both = Layout(replicas=(*mixed.replicas, *prefill.replicas))
+    lengths = np.full(40, 1000), np.full(40, 200), np.zeros(40, dtype=np.int64)
+    requests = Requests(np.arange(40) / 10.0, *lengths)
+    alone, beside = (replay(instance, layout, requests) for layout in (mixed, both))
+    assert beside.ttft.tolist() == alone.ttft.tolist()
+    assert beside.tpot.tolist() == alone.tpot.tolist()
 
 
 def test_a_mixed_replica_beside_pools_gets_requests_as_slots_are_taken(
