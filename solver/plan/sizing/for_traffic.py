@@ -161,9 +161,9 @@ class TrafficUnits(Units):
         return self.carried(min(ceil(peak / each / _LIKELY), MOST_CHIPS // self.chips))
 
     def about(self, number: int, carried: Capability | None, peak: float) -> int:
-        """Halfway between what carries the peak and what was too few, or would be in a steady state."""
+        """Halfway between what carries the peak and what was too few, or would be in a steady state; else that, or twice as many."""
         if not self.answered:
-            return 2 * number
+            return max(2 * number, self._steady)
         enough, few = min(self.answered), max(self._failed, self._steady - 1)
         return (few + enough + 1) // 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,11 @@ def test_a_machine_too_small_for_a_layer_is_named(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({**chip, "name": "small", "hbm_bytes": "100 MB"}))
     with pytest.raises(InstanceError, match="a holds no layer of llama"):
         priced(asked(chip=str(path)), MODEL, "chat")
+
+
+def test_a_model_of_more_layers_than_a_flow_has_is_refused(tmp_path: Path) -> None:
+    config = read_data(data_dir("models") / "llama-3.1-8b.json") | {"num_hidden_layers": 1001}
+    path = tmp_path / "deep.json"
+    path.write_text(json.dumps(config))
+    with pytest.raises(InstanceError, match="1,001 layers; a flow has 1,000 at most"):
+        priced(asked(chip="h100"), str(path), "chat")

@@ -212,3 +212,11 @@ def test_unknown_dtypes_are_refused(bad: str) -> None:
         load_model("llama-3.1-8b", weight_dtype=bad)
     with pytest.raises(InstanceError, match="kv_dtype"):
         load_model("llama-3.1-8b", kv_dtype=bad)
+
+
+@pytest.mark.parametrize(("bits", "held"), [(2, 4), (3, 4), (6, 8)])
+def test_weights_of_odd_bits_are_said_to_be_held_in_more(bits: int, held: int) -> None:
+    config = _config("llama-3.1-8b")
+    config["quantization_config"] = {"quant_method": "gptq", "bits": bits, "group_size": 128}
+    said = f"assumed: weights of {bits} bits are held and read as {held} bits each"
+    assert said in read_model(config, "model", "model").notes

@@ -10,9 +10,10 @@ import pytest
 
 from costmodel.question.traffic import table, trace
 from costmodel.question.traffic.description import Arrivals, Lengths
-from costmodel.question.traffic.load import load_traffic, traffic_names
+from costmodel.question.traffic.load import at_random, load_traffic, traffic_names
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.traffic.trace import read_trace
+from costmodel.question.workload import Workload
 from costmodel.replay.prefix_cache import PrefixCache
 from topology.errors import InstanceError
 
@@ -162,3 +163,10 @@ def test_a_split_deals_out_each_request_once_whatever_it_is() -> None:
     again = whole.split((0.2, 0.5, 0.3), 4)
     assert all(np.array_equal(a.arrival_s, b.arrival_s) for a, b in zip(parts, again, strict=True))
     assert len(whole.split((1.0, 0.0), 1)[0]) == count
+
+
+def test_requests_by_chance_are_refused_where_a_replay_could_not_tell_their_times_apart() -> None:
+    workload = Workload(input_tokens=100, output_tokens=10)
+    assert at_random(workload, 1e-6, 0).rate == pytest.approx(1e-6)
+    with pytest.raises(InstanceError, match="from 0.000001 per second on, got 1e-07"):
+        at_random(workload, 1e-7, 0)

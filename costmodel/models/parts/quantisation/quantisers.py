@@ -94,7 +94,10 @@ def _grouped(section: Config, base: Format) -> Precision:
         "do_fuse", "checkpoint_format", "meta", "quantizer", "lm_head", "model_name_or_path",
     )  # fmt: skip
     zero_points = section.flag("zero_point", default=True, because="GPTQ and AWQ store zero points")
-    linear = grouped_int(8 if bits > 4 else 4, max(group, 0), zero_points)
+    held = 8 if bits > 4 else 4
+    if bits != held:
+        section.log.note(f"assumed: weights of {bits} bits are held and read as {held} bits each")
+    linear = grouped_int(held, max(group, 0), zero_points)
     excluded = Patterns(_names(section, "modules_to_not_convert"))
     return Precision(base, ((None, linear),), label=linear.label, excluded=excluded)
 
