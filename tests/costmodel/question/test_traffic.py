@@ -168,5 +168,5 @@ def test_a_split_deals_out_each_request_once_whatever_it_is() -> None:
 def test_requests_by_chance_are_refused_where_a_replay_could_not_tell_their_times_apart() -> None:
     workload = Workload(input_tokens=100, output_tokens=10)
     assert at_random(workload, 1e-6, 0).rate == pytest.approx(1e-6)
-    with pytest.raises(InstanceError, match="from 0.000001 per second on, got 1e-07"):
+    with pytest.raises(InstanceError, match=r"from 0\.000001 per second on, got 1e-07"):
         at_random(workload, 1e-7, 0)
