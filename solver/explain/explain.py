@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.question.instance import Instance
 from costmodel.question.measured_shapes import measured_workers
@@ -19,6 +20,8 @@ from topology import Chip
 from topology.errors import on_command_line, option
 from topology.quantity import figure
 
+#: seconds that no pass takes, but for what waits for links that are not there
+_AGES_S = 1e9
 #: the command that says more
 _EXPLAIN = "rackfit explain"
 
@@ -40,13 +43,18 @@ def why_nothing_fits(
     head = f"no layout of {model} on {cluster} ({chips} usable chips) fits."
     if not len(shapes):
         return f"{head} {_no_shape(instance, classes)}"
-    if not np.any(bounds.fits):
-        return f"{head} {_hbm(instance, classes, shapes, bounds)}"
+    # what lies over domains that no link joins serves nobody, however much HBM it has
+    joined = np.maximum(bounds.least_tpot_s, bounds.least_ttft_s) < _AGES_S
+    fits, network = bounds.fits & joined, ""
+    if not joined.all():
+        network = ". Network: domains that no link joins hold no replica together"
+    if not np.any(fits):
+        if not np.any(joined):
+            return f"{head} {network[2:]}"
+        return f"{head} {_hbm(instance, classes, shapes, bounds, joined)}{network}"
     if question.rate is not None and most_rate > 0:
         return f"{head} {rate_words(question.rate, most_rate)}"
-    slo = instance.slo
-    lines = []
-    fits = bounds.fits
+    slo, lines = instance.slo, []
     for role, name, least, target in (
         (1, "TPOT", bounds.least_tpot_s, slo.tpot),
         (0, "TTFT", bounds.least_ttft_s, slo.ttft),
@@ -64,7 +72,7 @@ def why_nothing_fits(
             )
     if not lines:
         lines.append(_pools(shapes, bounds))
-    return f"{head} " + "; ".join(lines)
+    return f"{head} " + "; ".join(lines) + network
 
 
 def _no_shape(instance: Instance, classes: tuple[PoolClass, ...]) -> str:
@@ -115,10 +123,14 @@ def of_one_of_several(text: str) -> str:
 
 
 def _hbm(
-    instance: Instance, classes: tuple[PoolClass, ...], shapes: ShapeTable, bounds: Bounds
+    instance: Instance,
+    classes: tuple[PoolClass, ...],
+    shapes: ShapeTable,
+    bounds: Bounds,
+    joined: NDArray[np.bool_],
 ) -> str:
-    """HBM: the shape that misses by least, and how many such chips or bytes would hold it."""
-    best = int(np.argmin(bounds.short_bytes))
+    """HBM: the shape that misses by least, of those that links join, and how many such chips or bytes would hold it."""
+    best = int(np.argmin(np.where(joined, bounds.short_bytes, np.inf)))
     row = shapes.row(best)
     chip = classes[row["pool_class"]].chip
     count = int(shapes.chips[best])
