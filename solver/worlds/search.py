@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -39,6 +40,8 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Pro
 
 #: searches that share out the worlds that decide the quantile
 _GROUPS = 3
+#: part of the time that the first search has, unless it has no layout then: others need some
+_FIRST = 0.4
 #: the widest confidence that worlds can tell
 MOST = 0.95
 
@@ -92,7 +95,8 @@ class WorldsSearch:
         groups = [
             quickest(each) if len(each) > 1 else each[0] for each in self.groups(worlds[place:])
         ]
-        bounds = [self.look(groups[0])]
+        # where no time is left for a search, what bounds all layouts before any is placed
+        bounds = [self.look(groups[0]) or self.bound_of(groups[0], 0.0)]
         bounds += [self.bound_of(group, bounds[0]) for group in groups[1:]]
         self.bound = min(bounds)
         self._possible()
@@ -155,11 +159,18 @@ class WorldsSearch:
         """
         if self.clock.over and not required:
             return 0.0
+        own = question is self.instance
+        ask = partial(
+            search, question, gap=self.gap, seed=self.seed,
+            on_progress=self.on_progress if own else None, workers=self.workers,
+        )  # fmt: skip
         try:
-            found = search(
-                question, clock=self.clock.follower(), gap=self.gap, seed=self.seed,
-                on_progress=self.on_progress if question is self.instance else None, workers=self.workers,
-            )  # fmt: skip
+            try:
+                found = ask(clock=self.clock.follower(_FIRST if own else 1.0))
+            except NoLayoutInTime:
+                if self.clock.over or not own:
+                    raise
+                found = ask(clock=self.clock.follower())
         except NoFeasibleLayout as failure:
             if required:
                 raise
@@ -170,8 +181,8 @@ class WorldsSearch:
             return 0.0
         judged = evaluate(self.instance, found.layout)
         if not judged.violations:
-            own = replace(found, evaluation=judged)
-            self.candidates.append(_Candidate(own, costs_of(self.worlds, found.layout)))
+            kept = replace(found, evaluation=judged)
+            self.candidates.append(_Candidate(kept, costs_of(self.worlds, found.layout)))
         return found.certificate.bound_usd_per_m_output_tokens
 
     def ranked(self) -> list[Instance]:
