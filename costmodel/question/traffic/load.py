@@ -58,6 +58,8 @@ def traffic_names() -> list[str]:
 
 def over_time(requests: Requests, place: str) -> Requests:
     """The same requests. Raises ``InstanceError`` where all come at once."""
+    if len(requests) == 1:
+        raise InstanceError(Problem(place, "only one request comes: it has no rate"))
     if not requests.duration_s:
         raise InstanceError(Problem(place, "all requests come at once: they have no rate"))
     return requests

@@ -124,7 +124,8 @@ def _positive(own: Own, key: str) -> float:
     except (TypeError, ValueError):
         value = 0.0
     if not 0 < value < 1e9:
-        raise InstanceError(Problem(key, f"expected a number above 0, got {str(own[key])[:40]!r}"))
+        message = f"expected a number above 0 and below 1,000,000,000, got {str(own[key])[:40]!r}"
+        raise InstanceError(Problem(key, message))
     return value
 
 

@@ -41,7 +41,8 @@ def _answer(instance: Instance, own: Own, options: Options) -> Row:
     """Solved to a narrower gap than usual: the changes looked for are small."""
     name, factor = str(own["parameter"]), own["factor"]
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < 1000:
-        raise InstanceError(Problem("factor", f"must be a positive number, got {factor!r}"))
+        message = f"must be a number above 0 and below 1,000, got {factor!r}"
+        raise InstanceError(Problem("factor", message))
     if name == "engine_overheads":
         instance = _with_overheads(instance, float(factor))
     elif name in _CHIP:
