@@ -114,7 +114,11 @@ class _Builder:
 
     def _unlike(self, server: FoundServer) -> tuple[int, ...] | None:
         """Sequences of unlike ranks as a remark says, where they agree with the files' limit."""
-        if server.sequences is None or server.batch is None:
+        if server.sequences is None:
+            return None
+        if server.batch is None:
+            said = f"the remark on {len(server.sequences)} ranks is left out; the command limits no sequences"
+            self.notes.append(f"{server.place}: {said}")
             return None
         most = server.batch // server.attention_dp
         ranks, busiest = len(server.sequences), max(server.sequences)

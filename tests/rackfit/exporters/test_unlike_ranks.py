@@ -82,6 +82,11 @@ def test_a_remark_that_the_command_contradicts_is_left_out() -> None:
     assert any("is left out" in note for note in built.notes)
 
 
+def test_a_remark_beside_a_command_without_a_limit_is_left_out() -> None:
+    built = build_layout(asked("vllm"), [replace(PARTS["ranks"], batch=None)])
+    assert any("the command limits no sequences" in note for note in built.notes)
+
+
 def test_as_many_conversations_wait_as_a_layout_may_have(tmp_path: Path) -> None:
     """Flash holds more than 100,000 of them for a rank; so many servers alike are none."""
     commands = tmp_path / "commands.sh"
