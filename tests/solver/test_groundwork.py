@@ -104,7 +104,13 @@ def test_brief_searches_where_neighbours_matter_do_not_look_for_the_last_per_cen
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = instance("qwen3-30b-a3b", "tpu-v5e", 0.02, rate=3.0)
-    monkeypatch.delattr(Search, "_pack")
+    pack = Search.pack
+
+    def early(self: Search, *, in_stages: bool = False) -> bool:
+        assert in_stages, "whole replicas are packed after the last round"
+        return pack(self, in_stages=True)
+
+    monkeypatch.setattr(Search, "pack", early)
     found = search(asked, clock=Clock(None), brief=True)
     assert found.certificate.gap > 0.01
     assert (found.status, found.proof_s) == ("feasible", None)
