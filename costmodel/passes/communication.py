@@ -68,14 +68,14 @@ def hand_off_s(operations: Operations, rates: GroupRates, rows: ArrayLike, tp: A
 _NONE = (0.0, 0.0)
 #: seconds of a transfer between chips that no working link joins: finite, so that 0 times it is 0;
 #: and seconds that no sum or mean without such a transfer reaches
-NEVER_S, _AGES_S = 1e18, 1e12
+NEVER_S, AGES_S = 1e18, 1e12
 _NEVER = (NEVER_S, 0.0)
 
 
 def joined(rates: GroupRates) -> NDArray[np.bool_]:
     """Whether working links join the chips of each group and of the next stage."""
     slowest = np.maximum(rates.reduce_latency_s, rates.dispatch_latency_s)
-    return np.asarray(np.maximum(slowest, rates.send_latency_s) < _AGES_S)
+    return np.asarray(np.maximum(slowest, rates.send_latency_s) < AGES_S)
 
 
 @dataclass(frozen=True)

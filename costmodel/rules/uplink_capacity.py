@@ -11,14 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from costmodel.layout.layout import Layout
+from costmodel.passes.communication import AGES_S
 from costmodel.question.instance import Instance
 from costmodel.replica.fleet import PricedLayout
 from costmodel.rules import Violation
 from costmodel.tolerance import exceeds
 from topology.quantity import figure
-
-#: seconds that only a transfer without any way takes
-_AGES_S = 1e12
 
 
 def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Violation]:
@@ -35,7 +33,7 @@ def check(instance: Instance, layout: Layout, priced: PricedLayout) -> list[Viol
                 message = f"sends {figure(load / 1e9)} GB/s, its uplinks carry {figure(capacity / 1e9)} GB/s"
                 found.append(Violation("uplink_capacity", place.format(index), message))
     for index, (replica, price) in enumerate(zip(layout.replicas, priced.replicas, strict=True)):
-        if max(float(price.service.tpot_s), float(price.service.ttft_s)) > _AGES_S:
+        if max(float(price.service.tpot_s), float(price.service.ttft_s)) > AGES_S:
             message = "chips that exchange data have no working link to each other"
             found.append(Violation("uplink_capacity", f"replicas[{index}]", message))
         elif priced.transfer_s[index] is None:

@@ -8,6 +8,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.passes.communication import AGES_S
 from costmodel.question.instance import Instance
 from costmodel.question.measured_shapes import measured_workers
 from costmodel.replica import memory
@@ -20,8 +21,6 @@ from topology import Chip
 from topology.errors import on_command_line, option
 from topology.quantity import figure
 
-#: seconds that no pass takes, but for what waits for links that are not there
-_AGES_S = 1e9
 #: the command that says more
 _EXPLAIN = "rackfit explain"
 
@@ -44,7 +43,7 @@ def why_nothing_fits(
     if not len(shapes):
         return f"{head} {_no_shape(instance, classes)}"
     # what lies over domains that no link joins serves nobody, however much HBM it has
-    joined = np.maximum(bounds.least_tpot_s, bounds.least_ttft_s) < _AGES_S
+    joined = np.maximum(bounds.least_tpot_s, bounds.least_ttft_s) < AGES_S
     fits, network = bounds.fits & joined, ""
     if not joined.all():
         network = ". Network: domains that no link joins hold no replica together"

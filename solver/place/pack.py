@@ -109,7 +109,7 @@ def _choices(placed: PlacedShapes, classes: Sequence[PoolClass]) -> list[PoolCho
         places = sorted(cluster.chip(chip).position for chip in pools[0].chips)
         rates: dict[tuple[float, ...], float] = {}
         for block in of.blocks(places, count, _SETS):
-            kind = (block.exchange_s_per_byte, block.gather_s_per_byte, block.latency_s)
+            kind = block.speed
             if kind not in rates and len(rates) < _KINDS and not placed.clock.over:
                 slices = [(pools[0], named(pools[0].domain, block), count)]
                 rates[kind] = placed.on(item, slices).requests_per_s

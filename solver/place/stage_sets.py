@@ -141,10 +141,10 @@ def _choices(placed: PlacedShapes, wide: Sequence[PoolClass]) -> list[_Choice]:
                 home.priced(tuple(sorted(cluster.chip(chip).position for chip in stage)))
                 for stage in own.chips
             ]
-            slowest = [_speed(one) for one in of_stages if one is not None]
+            slowest = [one.speed for one in of_stages if one is not None]
             for pool in classes[index].pools:
                 free = sorted(cluster.chip(chip).position for chip in pool.chips)
-                known = {_speed(one) for one in home.everywhere(free, width)}
+                known = {one.speed for one in home.everywhere(free, width)}
                 as_quick = {
                     one
                     for one in known
@@ -157,10 +157,6 @@ def _choices(placed: PlacedShapes, wide: Sequence[PoolClass]) -> list[_Choice]:
     return found
 
 
-def _speed(block: ChipBlock) -> _Speed:
-    return block.exchange_s_per_byte, block.gather_s_per_byte, block.latency_s
-
-
 def _sets(offered: Sequence[_Choice], placed: PlacedShapes) -> dict[_Kind, list[ChipBlock]]:
     """Sets that stages of each kind may stand on."""
     cluster, found = placed.instance.cluster, dict[_Kind, list[ChipBlock]]()
@@ -168,7 +164,7 @@ def _sets(offered: Sequence[_Choice], placed: PlacedShapes) -> dict[_Kind, list[
         if one.kind not in found:
             free = sorted(cluster.chip(chip).position for chip in one.pool.chips)
             every = cluster.domains[one.pool.domain].fabric.everywhere(free, one.width)
-            found[one.kind] = [own for own in every if _speed(own) in one.speeds]
+            found[one.kind] = [own for own in every if own.speed in one.speeds]
     return found
 
 

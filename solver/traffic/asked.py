@@ -42,7 +42,7 @@ COVERS = (
     "these may have passes of their own, as long as HBM allows; each replica has its share of all lengths; a mixed replica "
     "computes prompts and decodes in turns of any length",
     "not covered: passes that hold prompts beside decoding sequences; "
-    "large and small decode batches that take turns, where a pass grows more slowly than its batch",
+    "large and small decode batches that take turns, where a pass grows more slowly than its batch: this tells with few sequences",
 )
 #: and of prefixes, where prompts are computed whole and where they are not
 WHOLE = ("not covered: prompts of which a prefix is reused",)

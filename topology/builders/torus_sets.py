@@ -134,8 +134,7 @@ class TorusSets(TorusPatterns):
         """``number`` groups of ``size`` candidates that share none and are equally quick, one way for each kind of group."""
         kinds: dict[tuple[float, ...], list[tuple[int, ...]]] = {}
         for one in self.everywhere(candidates, size):
-            speed = one.exchange_s_per_byte, one.gather_s_per_byte, one.latency_s
-            kinds.setdefault(speed, []).append(one.chips)
+            kinds.setdefault(one.speed, []).append(one.chips)
         ways = [way for places in kinds.values() if len(way := disjoint(places, number)) == number]
         return list(map(self.in_a_row, ways))
 

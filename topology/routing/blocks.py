@@ -25,6 +25,11 @@ class ChipBlock:
     gather_s_per_byte: float = 0.0
     latency_s: float = 0.0
 
+    @property
+    def speed(self) -> tuple[float, float, float]:
+        """What tells sets of equally many chips apart: seconds per byte of both patterns, and latency."""
+        return self.exchange_s_per_byte, self.gather_s_per_byte, self.latency_s
+
 
 #: exchange first, all-gather first, latency first
 KEYS: tuple[Callable[[ChipBlock], tuple[float, ...]], ...] = (
@@ -46,8 +51,7 @@ def front(blocks: Sequence[ChipBlock]) -> list[ChipBlock]:
 
 def _speed(block: ChipBlock) -> tuple[float, ...]:
     """What a block is judged by, up to the last bits of a float."""
-    each = (block.exchange_s_per_byte, block.gather_s_per_byte, block.latency_s)
-    return tuple(float(f"{value:.9g}") for value in each)
+    return tuple(float(f"{value:.9g}") for value in block.speed)
 
 
 def by_speed(blocks: Sequence[ChipBlock]) -> list[ChipBlock]:

@@ -188,8 +188,7 @@ class Slices(Granularity):
         if not found:
             return []
         first = self.fabric.priced(found[0]) or ChipBlock(found[0])
-        speed = (first.exchange_s_per_byte, first.gather_s_per_byte, first.latency_s)
-        return [ChipBlock(box, *speed) for box in found[:most]]
+        return [ChipBlock(box, *first.speed) for box in found[:most]]
 
     def quickest(
         self, candidates: Sequence[int], count: int, most: int, *, gathers: bool = False
