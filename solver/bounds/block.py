@@ -16,6 +16,7 @@ from solver.bounds.batches import Batch, Spread, largest_batch
 from solver.bounds.passes import Passes
 from solver.bounds.priced import Array, Bounds, Ints, Priced
 from solver.bounds.room import Room
+from solver.bounds.unlike import most_in_turns, sizes, take_turns
 from solver.shapes.shapes import ROLES
 
 PREFILL, DECODE, MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
@@ -39,6 +40,8 @@ class Block(Passes):
             cut=self.whole == 0,
         )
         self.most: int | None = None
+        #: sequences of a rank at most in any of the passes that take turns, of one shape
+        self.beside: float | None = None
         #: whether targets are checked with the best cut of whole layers (dear for many shapes)
         self.exact_stages = False
         self.spread = Spread(self.room, self.ranks, self._most_per_rank())
@@ -100,7 +103,26 @@ class Block(Passes):
             rate[fewer] = np.maximum(
                 rate[fewer], less.service(batch, exact_stages=True)[0].requests_per_s
             )
+        if self.role != PREFILL and take_turns(self.instance):
+            rate = np.maximum(rate, self._in_turns(largest))
         return rate
+
+    def _in_turns(self, largest: Array) -> Array:
+        """The most that batches of unlike sizes serve in turns, whose tokens meet the TPOT target on average."""
+        target = self.instance.slo.tpot
+        assert target is not None
+        most = self._allowed_per_rank()
+        if self.beside is not None:
+            most = np.minimum(most, self.beside)
+        took, tpot = [], []
+        for total in sizes(largest, self.spread.used, self.pp):
+            service = self.service(self.spread.batch(total), exact_stages=True)[0]
+            fullest = self.room.on_fullest(total, self.spread.used)
+            holds = (self.room.short_bytes(total, fullest) <= 0) & (fullest <= most)
+            holds |= total <= largest
+            took.append(np.where(holds, 1.0 / service.requests_per_s, np.inf))
+            tpot.append(np.asarray(service.tpot_s))
+        return most_in_turns(np.array(took), np.array(tpot), target * (1 + RELATIVE))
 
     def _in_time_on(self, ranks: Array) -> tuple[NDArray[np.bool_], Array]:
         """Whether one sequence on each of so many ranks holds: all their prompts may meet in one pass."""
@@ -116,6 +138,11 @@ class Block(Passes):
         return mixed and self.instance.slo.ttft is not None and bool((self.ranks > 1).any())
 
     def _most_per_rank(self) -> Array:
+        """Sequences of one rank at most, over all microbatches; no more than are looked for."""
+        most = self._allowed_per_rank()
+        return most if self.most is None else np.asarray(np.minimum(most, float(self.most)))
+
+    def _allowed_per_rank(self) -> Array:
         """Sequences of one rank at most, over all microbatches."""
         limits, workload = self.instance.limits, self.instance.workload
         most = np.full(len(self.tp), float(limits.max_sequences_per_rank))
@@ -123,7 +150,7 @@ class Block(Passes):
             most = np.minimum(most, self.pp * limits.prompts_in_pass(workload))
         else:
             most = np.asarray(np.minimum(most, self.pp * self.rates.most_sequences))
-        return most if self.most is None else np.asarray(np.minimum(most, float(self.most)))
+        return most
 
     def _feasible(self, total: Array) -> tuple[NDArray[np.bool_], Array]:
         """HBM, TPOT and TTFT: all of them grow with the batch; and how near their limits they are."""

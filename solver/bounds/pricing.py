@@ -254,7 +254,8 @@ def _by_layers_of_a_stage(block: Block) -> float:
     while layers < len(fitting) and fitting[layers] >= most:
         layers += 1  # one layer more fits beside all sequences too
     while best < plain:
-        block.most = int(min(most, fitting[layers - 1]))
+        block.beside = float(fitting[layers - 1])
+        block.most = int(min(most, block.beside))
         if block.most < 1:
             break
         block.most_layers = layers
@@ -262,7 +263,8 @@ def _by_layers_of_a_stage(block: Block) -> float:
         layers += 1
         if layers > len(fitting):
             break
-        block.most_layers, block.most = None, int(max(1, min(most, fitting[layers - 1])))
+        block.beside = float(max(1.0, fitting[layers - 1]))
+        block.most_layers, block.most = None, int(min(most, block.beside))
         plain = float(block.bounds().requests_per_s[0])
     return best
 

@@ -15,6 +15,7 @@ from costmodel.replica.replica import ReplicaPrice, replica_schedule
 from costmodel.rules.kv_tiers import broken
 from costmodel.tolerance import exceeds
 from solver.bounds.experts.expert_bounds import small_enough
+from solver.bounds.unlike import take_turns
 from solver.clock import Clock
 from solver.experts.level import levelled
 from solver.kv_plan import for_role, keeps_idle, plan_of
@@ -80,6 +81,8 @@ class Attempt:
         self.transfer_s = transfer_s
         #: whether every probe so far was solved to proven optimality
         self.proven = self.exact and self.idle is None and stands.quickest
+        if take_turns(self.instance):
+            self.proven = False  # each probe is one batch; turns of two may serve more
         if len(set(slots)) > 1 and self.ranks > 1:
             self.proven = False  # which ranks have more sequences is not solved for
 

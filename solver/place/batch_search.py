@@ -7,6 +7,7 @@ from math import inf
 from typing import Protocol
 
 from costmodel.layout.layout import KvTier
+from solver.bounds.unlike import take_turns
 from solver.clock import Clock
 from solver.place.attempt import Attempt, FoundReplica, served
 
@@ -157,6 +158,8 @@ class BatchSearch(Batches):
         sequences on a rank at most.
         """
         if found is None or self.pp == 1 or self.attempt.idle is not None:
+            return found, inf
+        if take_turns(self.attempt.instance):
             return found, inf
         best, beyond, above = found, 0.0, found[0].shape.batch
         step = self.ranks if above <= _BATCHES * self.ranks else self.ranks * self.pp

@@ -38,11 +38,12 @@ _COUNTED = 20
 #: what the bound of an answer for traffic holds for
 COVERS = (
     "every order in which requests are served, and pieces of prompts: in the long run each pool computes all prompts, "
-    "and decodes in equal passes that last no longer than the TPOT target, but for the heaviest requests that may miss it: "
+    "and decodes in passes of now fewer, now more sequences, whose tokens take no longer than the TPOT target on average, "
+    "but for the heaviest requests that may miss it: "
     "these may have passes of their own, as long as HBM allows; each replica has its share of all lengths; a mixed replica "
     "computes prompts and decodes in turns of any length",
-    "not covered: passes that hold prompts beside decoding sequences; "
-    "large and small decode batches that take turns, where a pass grows more slowly than its batch: this tells with few sequences",
+    "not covered: passes that hold prompts beside decoding sequences; batches in turns are looked at in 25 sizes each, "
+    "and others may serve a few per cent more",
 )
 #: and of prefixes, where prompts are computed whole and where they are not
 WHOLE = ("not covered: prompts of which a prefix is reused",)
