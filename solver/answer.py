@@ -107,7 +107,8 @@ class ForTraffic:
     ``confirmed``: whether those of all draws by which it was not chosen are among them; else the time was over, or it
     missed one and ``draws`` says on how many others it meets the targets, and of how many.
     ``peak``: the rate of the replays over the mean rate. ``mean_usd_per_hour``: the steady answer at the mean
-    lengths; ``spread_usd_per_hour``: the same where lengths differ; ``usd_per_hour``: this answer.
+    lengths; ``spread_usd_per_hour``: the same where lengths differ (both ``None`` where none meets the targets);
+    ``usd_per_hour``: this answer.
     ``usd_per_m_output_tokens`` at the mean rate. ``loads`` by role: what the peak takes of each pool.
     ``prefill_chunk_tokens``: prompt tokens of a rank in one pass at most, ``chunks_tried``: all that were looked at.
     """
@@ -118,8 +119,8 @@ class ForTraffic:
     losses: int
     confirmed: bool
     peak: float
-    mean_usd_per_hour: float
-    spread_usd_per_hour: float
+    mean_usd_per_hour: float | None
+    spread_usd_per_hour: float | None
     usd_per_hour: float
     usd_per_m_output_tokens: float
     loads: dict[str, float]

@@ -195,6 +195,7 @@ class Instance:
         }
         if self.workload.spread is None:
             del data["workload"]["spread"]
+        data["slo"] = {name: value for name, value in data["slo"].items() if value is not False}
         if self.speculative is None:
             del data["speculative"]
         elif self.speculative.draft is None:

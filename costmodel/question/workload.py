@@ -129,13 +129,15 @@ class Slo(BaseModel):
     """Latency targets; ``None`` is no target.
 
     ``ttft``: seconds to the first token, for a request that just missed a pass (the worst case).
-    ``tpot``: seconds per further output token.
+    ``tpot``: seconds per further output token. ``of_replays``: whether these are 99th percentiles that replays met, which no
+    steady state tells: :func:`costmodel.evaluate.evaluate` does not hold a layout to them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ttft: PositiveSeconds | None = None
     tpot: PositiveSeconds | None = None
+    of_replays: bool = False
 
 
 class Prices(Given):

@@ -69,6 +69,7 @@ workload:
 slo:
   ttft: {yaml_scalar(ttft)}   # to the first token, for a request that just missed a pass
   tpot: {yaml_scalar(tpot)}  # per further token
+  # of_replays: false    # true: percentiles that replays met; evaluate does not hold a steady state to them
 
 # weight_dtype: fp8    # bf16, fp16, fp8, int8, fp4 or int4; default: as the checkpoint
 # kv_dtype: fp8        # default: bf16

@@ -203,14 +203,14 @@ def _runner_up() -> dict[str, Any]:
 
 def _traffic() -> dict[str, Any]:
     """What replays said of an answer for traffic, and what steady answers cost beside it."""
-    names = (
-        "peak", "mean_usd_per_hour", "spread_usd_per_hour", "usd_per_hour", "usd_per_m_output_tokens",
+    names = ("peak", "usd_per_hour", "usd_per_m_output_tokens")
+    may_be_none = (
+        "ttft_p99_s", "tpot_p99_s", "goodput", "mean_usd_per_hour", "spread_usd_per_hour",
     )  # fmt: skip
-    targets = ("ttft_p99_s", "tpot_p99_s", "goodput")
     found = json_object(
         {
             **dict.fromkeys(names, SHARE),
-            **dict.fromkeys(targets, FIGURE),
+            **dict.fromkeys(may_be_none, FIGURE),
             "runs": COUNT,
             "losses": {"type": "integer", "minimum": 0},
             "confirmed": {"type": "boolean"},

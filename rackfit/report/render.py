@@ -89,6 +89,7 @@ def _print_question(console: Console, instance: Instance) -> None:
         f"TPOT {slo.tpot * 1e3:g} ms" if slo.tpot is not None else "",
     ]
     text = ", ".join(target for target in targets if target) or "no latency target"
+    text += " (99th percentiles under traffic)" if slo.of_replays else ""
     cached = f" ({workload.cached_tokens:,} cached)" if workload.cached_tokens else ""
     charged = " (its one token is charged a decode step)" if workload.output_tokens == 1 else ""
     if workload.hold_s is not None:

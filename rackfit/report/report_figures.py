@@ -25,7 +25,7 @@ def binds(instance: Instance, evaluation: Evaluation, groups: list[ReplicaGroup]
         ("TPOT, against its target", evaluation.tpot_s, instance.slo.tpot, 1e3),
         ("TTFT, against its target", evaluation.ttft_s, instance.slo.ttft, 1e3),
     ):
-        if value is not None and target:
+        if value is not None and target and not instance.slo.of_replays:
             said = f"{value * unit:,.2f} of {target * unit:,g} ms"
             rows.append((name, value / target, said))
     for replica, price, _ in groups:

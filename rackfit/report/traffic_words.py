@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, Field
 
+from costmodel.tolerance import RELATIVE
 from rackfit.quoting import markup
 from rackfit.wording import amount
 from topology.quantity import per_cent
@@ -42,8 +43,8 @@ class _Traffic(BaseModel):
     confirmed: bool = True
     draws: tuple[int, int] | None = None
     peak: float
-    mean_usd_per_hour: float = Field(gt=0)
-    spread_usd_per_hour: float = Field(gt=0)
+    mean_usd_per_hour: float | None = Field(gt=0)
+    spread_usd_per_hour: float | None = Field(gt=0)
     usd_per_hour: float
     usd_per_m_output_tokens: float
     loads: dict[str, float]
@@ -91,9 +92,7 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
         f"replayed as it is{', on a fleet that is busy from the start' * found.under_way}: TTFT {_words(met.ttft_s, 1.0, 's')}; TPOT {_words(met.tpot_s, 1e3, 'ms')}"
         + (f"; {met.goodput:.2%} of requests within both" if met.goodput is not None else ""),
         "loads: " + ", ".join(f"{role} {load:.1%}" for role, load in found.loads.items()),
-        f"${found.usd_per_hour:,.2f}/h; a steady answer at the mean lengths costs ${found.mean_usd_per_hour:,.2f}/h "
-        f"(unlike lengths add {per_cent(found.spread_usd_per_hour / found.mean_usd_per_hour - 1)}, queueing "
-        f"{per_cent(found.usd_per_hour / found.spread_usd_per_hour - 1)})",
+        _beside_steady(found),
     ]
     others = [f"{one:,}" for one in found.chunks_tried if one != found.prefill_chunk_tokens]
     if others:
@@ -107,6 +106,21 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
             f"${amount(found.usd_per_m_output_tokens)} per million output tokens at the mean rate"
         )
     return lines
+
+
+def _beside_steady(found: _Traffic) -> str:
+    """What the answer costs, beside steady answers."""
+    mean, spread = found.mean_usd_per_hour, found.spread_usd_per_hour
+    costs = f"${found.usd_per_hour:,.2f}/h; "
+    waits = (
+        "there each prompt just missed a full pass, and each answer meets as many prompts as end"
+    )
+    if mean is None or spread is None:
+        return f"{costs}no layout meets the targets in a steady state: {waits}"
+    costs += f"a steady answer at the mean lengths costs ${mean:,.2f}/h "
+    if found.usd_per_hour < spread * (1 - RELATIVE):
+        return f"{costs}(${spread:,.2f}/h with unlike lengths): {waits}"
+    return f"{costs}(unlike lengths add {per_cent(spread / mean - 1)}, queueing {per_cent(found.usd_per_hour / spread - 1)})"
 
 
 def traffic_section(document: Mapping[str, object]) -> str:

@@ -21,6 +21,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.question.instance import Instance
 from solver.bounds.room import Room
 
 Array = NDArray[np.float64]
@@ -28,6 +29,12 @@ Ints = NDArray[np.int64]
 
 #: whether shapes are good at a batch each, and how near their limits they are (1: at one of them)
 Probe = Callable[[Array], tuple[NDArray[np.bool_], Array]]
+
+
+def take_turns(instance: Instance) -> bool:
+    """Whether batches of unlike sizes may take turns to meet a TPOT target on average (:mod:`solver.bounds.unlike`)."""
+    spread = instance.workload.spread
+    return spread is not None and spread.in_turns and instance.slo.tpot is not None
 
 
 @dataclass(frozen=True)

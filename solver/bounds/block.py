@@ -12,11 +12,10 @@ from costmodel.question.instance import Instance
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.serving import PipelineTime, Schedule, Service, schedule, serve
 from costmodel.tolerance import RELATIVE
-from solver.bounds.batches import Batch, Spread, largest_batch
+from solver.bounds.batches import Batch, Spread, largest_batch, take_turns
 from solver.bounds.passes import Passes
 from solver.bounds.priced import Array, Bounds, Ints, Priced
 from solver.bounds.room import Room
-from solver.bounds.unlike import most_in_turns, sizes, take_turns
 from solver.shapes.shapes import ROLES
 
 PREFILL, DECODE, MIXED = (ROLES.index(role) for role in ("prefill", "decode", "mixed"))
@@ -109,6 +108,9 @@ class Block(Passes):
 
     def _in_turns(self, largest: Array) -> Array:
         """The most that batches of unlike sizes serve in turns, whose tokens meet the TPOT target on average."""
+        # entered where it is asked for, and nowhere else
+        from solver.bounds.unlike import most_in_turns, sizes
+
         target = self.instance.slo.tpot
         assert target is not None
         most = self._allowed_per_rank()

@@ -18,20 +18,12 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodel.question.instance import Instance
-
 Array = NDArray[np.float64]
 
 #: batches beside the largest that is in time: with so many sequences on every rank, so many more in each microbatch, and so many
 #: times the largest
 _FEW, _MORE = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0), (-1.0, 0.0, 1.0, 2.0, 3.0)
 _TIMES = (0.25, 0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0, 4.0)
-
-
-def take_turns(instance: Instance) -> bool:
-    """Whether batches of unlike sizes may take turns to meet a TPOT target on average."""
-    spread = instance.workload.spread
-    return spread is not None and spread.in_turns and instance.slo.tpot is not None
 
 
 def sizes(largest: Array, ranks: Array, pp: Array) -> Iterator[Array]:

@@ -14,8 +14,8 @@ from costmodel.replica.held import all_new, price_placed, returning
 from costmodel.replica.replica import ReplicaPrice, replica_schedule
 from costmodel.rules.kv_tiers import broken
 from costmodel.tolerance import exceeds
+from solver.bounds.batches import take_turns
 from solver.bounds.experts.expert_bounds import small_enough
-from solver.bounds.unlike import take_turns
 from solver.clock import Clock
 from solver.experts.level import levelled
 from solver.kv_plan import for_role, keeps_idle, plan_of

@@ -7,7 +7,7 @@ from math import inf
 from typing import Protocol
 
 from costmodel.layout.layout import KvTier
-from solver.bounds.unlike import take_turns
+from solver.bounds.batches import take_turns
 from solver.clock import Clock
 from solver.place.attempt import Attempt, FoundReplica, served
 

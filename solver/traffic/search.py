@@ -5,7 +5,7 @@ the certificate's. 2. Queues of the requests and their draws say what load each 
 capacity is replayed. 4. A pool that was too slow needs more than that fleet had; then less is tried between
 what failed and what met the targets, as long as that is cheaper. 5. The same among replicas that compute prompts more
 quickly, which leaves more time to wait, and with fewer prompt tokens in a pass, while the gap is wide; what queues promise to
-be cheapest comes first. 6. The answer is confirmed on fresh draws; where none meets all of them, one is taken that meets 19 of 20 others.
+be cheapest comes first. Small fleets of mixed replicas that a steady state rules out are replayed, too. 6. The answer is confirmed on fresh draws; where none meets all of them, one is taken that meets 19 of 20 others.
 """
 
 from __future__ import annotations
@@ -18,11 +18,19 @@ from solver.answer import Progress, SearchResult
 from solver.certificate import Certificate
 from solver.clock import Clock, check_seed
 from solver.fleet.asked import Fleet
-from solver.search import search
 from solver.shapes.shapes import ROLES
 from solver.traffic.asked import Asked
+from solver.traffic.few import Few
 from solver.traffic.fleets import Fleets
-from solver.traffic.found import Found, Steady, answered, capacities, nothing_found, standing
+from solver.traffic.found import (
+    Found,
+    Steady,
+    answered,
+    capacities,
+    nearly_met,
+    nothing_found,
+    standing,
+)
 from solver.traffic.judge import Verdict
 from solver.traffic.turns import Turns
 from solver.traffic.ways import Looking, Way, chunk_line
@@ -37,8 +45,6 @@ _EACH, _LOOK = 8, 0.8
 _LEAVE = 0.65
 #: the part of the time without an answer after which what carries most comes first
 _HALF = 0.5
-#: layouts that missed the targets on a fresh draw, of which one may be the answer
-_NEARLY = 2
 #: part of the prefill that queues of draws ask for, below which an answer would hardly be confirmed
 _LIKELY = 0.98
 #: replicas of a fleet up to which less is tried all the same, since one of them is much
@@ -66,8 +72,9 @@ def search_traffic(
     the rate and none that was found meets the targets.
     """
     check_seed(seed)
-    how = Looking(clock, gap, seed, workers, fullest)
-    return _TrafficSearch(scenario, asked, how, on_progress).run()
+    return _TrafficSearch(
+        scenario, asked, Looking(clock, gap, seed, workers, fullest), on_progress
+    ).run()
 
 
 class _TrafficSearch:
@@ -80,16 +87,11 @@ class _TrafficSearch:
         how: Looking,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
-        self.scenario, self.asked, self.how, self.clock = scenario, asked, how, how.clock
+        self.asked, self.how, self.clock = asked, how, how.clock
         self.target, self.on_progress = how.gap, on_progress
         self.turns = Turns(scenario, asked, how)
-        first = self.turns.ways[0]
-        #: the steady answer at the mean lengths, which may be those of all requests
-        self.mean = first.spread if first.own.mean.scenario == first.own.spread.scenario else search(
-            first.own.mean, clock=how.clock.follower(), gap=how.gap, seed=how.seed, workers=how.workers,
-            brief=True,
-        )  # fmt: skip
-        self._use(first, first.plain)
+        self.steady = Steady.of(self.turns.ways[0], how)
+        self._use(self.turns.ways[0], self.turns.ways[0].plain)
         #: the cheapest that met the targets, and the cheapest that did on fresh draws too
         self.best: Found | None = None
         self.sure: Found | None = None
@@ -104,34 +106,27 @@ class _TrafficSearch:
     def run(self) -> SearchResult:
         """The answer."""
         self.clock.kept = self._kept
-        turns = self.turns.one_by_one(
-            self._over, lambda: None if self.best is None else self.best.way
-        )
-        for way, hurry in turns:
+        for way, hurry in self.turns.one_by_one(
+            self._over, lambda: self.best.way if self.best else None
+        ):
             if self._over():
                 break
-            if (fleets := way.hurried(hurry)) is not None:
+            if isinstance(hurry, Few):
+                self._look_among(hurry)
+            elif (fleets := way.hurried(hurry)) is not None:
                 self._use(way, fleets)
                 self._look(way.loads(hurry))
                 self._confirm()
         if self.best is None:
-            self.best = self._nearly_met()
+            self.best = nearly_met(self.nearly, self.clock)
         found = self._kept()
         if found is None:
-            raise nothing_found(self.asked, self.last, clock=self.clock)
+            raise nothing_found(self.asked, self.last, self.turns.failed, clock=self.clock)
         return found
 
     def _kept(self) -> SearchResult | None:
         self.best = self.sure or self.best
         return None if self.best is None else self._answer()
-
-    def _nearly_met(self) -> Found | None:
-        """The cheapest layout that missed the targets on one fresh draw and meets them on 19 of 20 others."""
-        for found in sorted(self.nearly, key=lambda one: one.fleet.usd_per_hour)[:_NEARLY]:
-            draws = found.way.judge.counted(found.layout, lambda: self.clock.over)
-            if draws is not None:
-                return replace(found, verdict=replace(found.verdict, draws=draws))
-        return None
 
     def _enough(self) -> bool:
         """Whether an answer that stands is near its bound, or the time to look for a better one is over."""
@@ -155,6 +150,15 @@ class _TrafficSearch:
             self._less({**failed, "prefill": likely}, needs)
             if self.best is not None and len(self.best.fleet.stands) <= _FEW:
                 self._less(failed, needs)
+
+    def _look_among(self, few: Few) -> None:
+        """Look among small fleets that a steady state rules out."""
+
+        def replayed(fleet: Fleet) -> Found | None:
+            self.way, self.search, self.fleets = few.way, few.search, few.way.plain
+            return self._replayed(fleet, dict.fromkeys(ROLES, 1.0))
+
+        few.look(replayed, self._confirm, self._too_dear, lambda: self._time() and not self._over())
 
     def _fullest(self) -> bool:
         """Whether to look first for what carries most: where that is asked for, or half of the time has found nothing."""
@@ -246,7 +250,7 @@ class _TrafficSearch:
 
     def _replayed(self, fleet: Fleet, needs: dict[str, float]) -> Found | None:
         """Stand a fleet on its chips and replay it; ``None`` where it cannot stand."""
-        stands = standing(self.way.own.spread, fleet, self.search, self.asked.spare, self.how.seed)
+        stands = standing(self.search.instance, fleet, self.search, self.asked.spare, self.how.seed)
         if stands is None:
             return None
         layout, evaluation = stands
@@ -286,10 +290,11 @@ class _TrafficSearch:
 
     def _answer(self) -> SearchResult:
         assert self.best is not None
-        covers = self.turns.ways[0].least.covers
+        covers, chunks = self.turns.ways[0].least.covers, [way.chunk for way in self.turns.ways]
         if self.turns.several:
-            covers = (chunk_line([way.chunk for way in self.turns.ways]), *covers)
+            covers = (chunk_line(chunks), *covers)
+        certificate = Certificate(self._bound(), self._gap(), covers)
         return answered(
-            self.asked, Steady(self.mean, self.turns.ways[0].spread, tuple(way.chunk for way in self.turns.ways)), self.best,
-            Certificate(self._bound(), self._gap(), covers), self.target, self.clock.elapsed_s,
+            self.asked, self.steady, tuple(chunks), self.best, certificate, self.target,
+            self.clock.elapsed_s,
         )  # fmt: skip

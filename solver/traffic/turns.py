@@ -8,6 +8,7 @@ from math import inf
 
 from costmodel.question.scenario import Scenario
 from solver.traffic.asked import Asked
+from solver.traffic.few import Few
 from solver.traffic.loads import hurries
 from solver.traffic.ways import Looking, Way, chunks_of
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
@@ -21,7 +22,8 @@ _LATE = 0.4
 class Turns:
     """Ways of one question: those that were opened, and which comes next.
 
-    Raises why nothing fits where none does in any way; unproven if one is.
+    Raises why nothing fits where none does in any way for certain. Where that is not proven, there is one way whose steady answer
+    misses the targets.
     """
 
     def __init__(self, scenario: Scenario, asked: Asked, how: Looking) -> None:
@@ -29,24 +31,36 @@ class Turns:
         self.chunks = list(chunks_of(scenario, asked, fine=True))
         self.several = len(self.chunks) > 1
         self.ways: list[Way] = []
+        self._small: dict[Way, Few] = {}
         self._promised: dict[tuple[Way, int], tuple[float, float]] = {}
-        failed: list[NoFeasibleLayout] = []
+        #: why no steady answer meets the targets, where none does in any way
+        self.failed: NoFeasibleLayout | None = None
+        failed: list[tuple[bool, int, NoFeasibleLayout]] = []
         while self.chunks and not self.ways:
+            chunk = self.chunks[0]
             try:
                 self._open()
             except NoFeasibleLayout as error:
-                failed.append(error)
+                failed.append((error.proven, -chunk, error))
         if not self.ways:
-            raise min(failed, key=lambda error: error.proven)
+            proven, chunk, self.failed = min(failed, key=lambda one: one[:2])
+            if proven:
+                raise self.failed
+            self.ways.append(Way.of(scenario, asked, -chunk, how, free=True))
 
     def one_by_one(
         self, over: Callable[[], bool], best: Callable[[], Way | None]
-    ) -> Iterator[tuple[Way, float]]:
+    ) -> Iterator[tuple[Way, float | Few]]:
         """Ways with the time to a first token that suits each, and with their own; then with others, the ``best`` one's first.
+
+        In the place of a time: small fleets that a steady state rules out.
 
         The first way comes first, unless a first token takes much of the target; else that whose queues promise the cheapest
         fleet. No more ways are opened when it is ``over``, or late and none of them has an answer.
         """
+        if self.failed is not None:
+            yield from ((self.ways[0], self._few(self.ways[0])),) * 2
+            return
         if self.how.fullest:
             yield from self._any(over)
             return
@@ -69,8 +83,10 @@ class Turns:
             for hurry in hurries(self.asked.targets, way.ttft_s)[1:]:
                 if hurry < 1.0:
                     yield way, hurry
+        for way in self.ways:
+            yield way, self._few(way)
 
-    def _any(self, over: Callable[[], bool]) -> Iterator[tuple[Way, float]]:
+    def _any(self, over: Callable[[], bool]) -> Iterator[tuple[Way, float | Few]]:
         """Ways in the order of their tokens: the first, then those whose queues promise a fleet that the chips allow."""
         yield from self._first_two(self.ways[0])
         while self.chunks and not over():
@@ -81,10 +97,12 @@ class Turns:
             if self._promise(way)[0] < inf:
                 yield from self._first_two(way)
 
-    def _first_two(self, way: Way) -> Iterator[tuple[Way, float]]:
-        """A way with the time that suits it, and with the replicas of its steady answer, which are the cheapest."""
+    def _first_two(self, way: Way) -> Iterator[tuple[Way, float | Few]]:
+        """A way with the time that suits it, its small fleets, and with the replicas of its steady answer, which are the cheapest."""
         apt = self._apt(way)
         yield way, apt
+        if way is self.ways[0]:
+            yield way, self._few(way)
         if apt < 1.0:
             yield way, 1.0
 
@@ -118,6 +136,9 @@ class Turns:
         like = self.ways[0] if self.ways else None
         self.ways.append(Way.of(self.scenario, self.asked, self.chunks.pop(0), self.how, like))
         return self.ways[-1]
+
+    def _few(self, way: Way) -> Few:
+        return self._small.setdefault(way, Few(way, self.how))
 
     def _apt(self, way: Way) -> float:
         return hurries(self.asked.targets, way.ttft_s)[0]

@@ -6,7 +6,7 @@ for long ones; many use a chip better.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from costmodel.evaluate import Evaluation
 from costmodel.layout.layout import Layout
+from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.requests import Requests
+from costmodel.question.workload import Slo
 from costmodel.replay.fleet import Tables, standing
 from costmodel.replay.gaps import Gaps
 from costmodel.replay.pass_table import STEP
@@ -39,9 +41,9 @@ Floats = NDArray[np.float64]
 _PARTS, _BETWEEN = (16, 8, 4, 1), 12
 
 #: a request may meet less than that, so that it proves nothing
-_STEADY = (
-    "nothing was replayed, as no layout meets the targets in a steady state, where each prompt just missed a full pass and "
-    "each answer meets as many prompts as end"
+STEADY = (
+    "no layout meets the targets in a steady state, where each prompt just missed a full pass and each answer meets as many "
+    "prompts as end"
 )
 
 
@@ -58,7 +60,10 @@ class Looking:
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """One way: its questions, the steady answer at the spread of lengths, fleets and the bound."""
+    """One way: its questions, the steady answer at the spread of lengths, fleets and the bound.
+
+    ``free``: whether that answer is one without targets, as none meets them.
+    """
 
     chunk: int
     own: Questions
@@ -66,6 +71,7 @@ class Way:
     plain: Fleets
     least: LeastCost
     judge: Judge
+    free: bool = False
 
     @property
     def ttft_s(self) -> float:
@@ -126,9 +132,19 @@ class Way:
 
     @classmethod
     def of(
-        cls, scenario: Scenario, asked: Asked, chunk: int, how: Looking, like: Way | None = None
+        cls,
+        scenario: Scenario,
+        asked: Asked,
+        chunk: int,
+        how: Looking,
+        like: Way | None = None,
+        *,
+        free: bool = False,
     ) -> Way:
-        """With so many tokens; ``like``: another way, whose draws judge this one as well. Raises what searches raise."""
+        """With so many tokens; ``like``: another way, whose draws judge this one as well. Raises what searches raise.
+
+        ``free``: the steady answer need not meet the targets.
+        """
         own = questions(of_chunk(scenario, chunk), asked, None if like is None else like.own)
         clock = how.clock.follower()  # a steady answer is none for traffic
         # brief: proofs of steady answers that replays have not judged may take all the time
@@ -136,20 +152,27 @@ class Way:
             own.every, clock=clock, gap=how.gap, seed=how.seed, workers=how.workers, brief=True
         )
         least = least_cost(own, asked, every, how.clock, how.seed, how.workers)
-        ground = kept_groundwork(own.spread)
+        steady = without_targets(own.spread) if free else own.spread
+        ground = kept_groundwork(steady)
         plain = Search(
-            own.spread, how.clock, how.gap, how.seed, None, workers=how.workers, ground=ground
+            steady, how.clock, how.gap, how.seed, None, workers=how.workers, ground=ground
         )
         try:
             spread = plain.run(brief=True)
         except NoFeasibleLayout as error:
-            raise NoFeasibleLayout(f"{_STEADY}: {error}", proven=False) from error
+            raise NoFeasibleLayout(f"{STEADY}: {error}", proven=False) from error
         assert spread is not None
         tables = Tables(asked.requests.longest)
         number = len(units(own.spread, asked.spare)) if asked.spare else 0
         fleets = Fleets(plain, asked.steady, asked.targets, how.seed, units=number, tables=tables)
         judge = Judge(own.spread, asked, how.seed, None if like is None else like.judge, tables)
-        return cls(chunk, own, spread, fleets, least, judge)
+        return cls(chunk, own, spread, fleets, least, judge, free)
+
+
+def without_targets(instance: Instance) -> Instance:
+    """The same question without targets."""
+    free = instance.scenario.model_copy(update={"slo": Slo()})
+    return replace(instance, scenario=free)
 
 
 def chunks_of(scenario: Scenario, asked: Asked, *, fine: bool = False) -> tuple[int, ...]:

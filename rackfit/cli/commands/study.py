@@ -84,16 +84,23 @@ def study_command(
             kept = None
     if scenario is not None:
         question.refuse_others(scenario)
-    result = study(
-        name,
-        scenario,
-        over=parse_over(over or []),
-        jobs=jobs,
-        backend=backend,
-        options=Options(gap=gap, time_limit_s=time_limit, seed=seed),
-        cache=kept,
-        on_point=_Progress(),
-    )
+    progress = _Progress()
+    try:
+        result = study(
+            name,
+            scenario,
+            over=parse_over(over or []),
+            jobs=jobs,
+            backend=backend,
+            options=Options(gap=gap, time_limit_s=time_limit, seed=seed),
+            cache=kept,
+            on_point=progress,
+        )
+    except KeyboardInterrupt:
+        done = f"stopped: {progress.done} of {progress.total} points are done"
+        on = "; the same command goes on from there" if kept is not None else ""
+        say(f"rackfit: {done + on if progress.done else 'stopped before a point was done'}")
+        raise
     alike: dict[str, list[str]] = {}
     for row in result.failed:
         place = ", ".join(f"{key}={row[key]}" for key in result.axes if key in row)
@@ -121,9 +128,10 @@ class _Progress:
 
     def __init__(self) -> None:
         self.start = time.monotonic()
-        self.reused = self.failed = 0
+        self.reused = self.failed = self.done = self.total = 0
 
     def __call__(self, done: int, total: int, row: dict[str, Any], reused: bool) -> None:
+        self.done, self.total = done, total
         self.reused += reused
         self.failed += bool(row["error"])
         if not sys.stderr.isatty():

@@ -51,8 +51,10 @@ class Money:
 
 
 def _axes(base: Mapping[str, Any]) -> list[Axes]:
-    """Three volumes, requests/s on average; and the ways whose crossing with the API is sought."""
-    return [{_RATE: [1.0, 10.0, 100.0]}, {_CROSSING: list(WAYS)}]
+    """Three volumes, requests/s on average, around the scenario's rate where it has one; and the ways whose crossing with the API is sought."""
+    rate = base.get("rate")
+    middle = float(rate) if isinstance(rate, int | float) else 10.0
+    return [{_RATE: [middle / 10, middle, 10 * middle]}, {_CROSSING: list(WAYS)}]
 
 
 def money(instance: Instance, own: Own) -> Money:

@@ -59,8 +59,10 @@ def _answer(instance: Instance, own: Own, options: Options) -> Row:
         }
     evaluation = evaluate(instance, left)
     row = evaluated_row(instance, left, evaluation)
-    # a pool without its partner, or with a slower one, serves what the weaker of the two can
-    row["output_tokens_per_s"] = evaluation.priced.requests_per_s * instance.workload.output_tokens
+    # a pool without its partner, or with a slower one, serves what the weaker of the two can; no more comes than is asked for
+    served, asked_for = evaluation.priced.requests_per_s, instance.scenario.rate
+    served = served if asked_for is None else min(served, asked_for)
+    row["output_tokens_per_s"] = served * instance.workload.output_tokens
     return row | {"replicas_lost": len(layout.replicas) - len(kept)}
 
 

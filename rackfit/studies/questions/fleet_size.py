@@ -16,7 +16,11 @@ from solver.plan.sizing.size import Sized, Wanted, size
 
 
 def _axes(base: Mapping[str, Any]) -> Axes:
-    return {"cluster": ["gb200-nvl72", "hgx-h200", "mi355x"], "slo.tpot": [0.015, 0.025, 0.05]}
+    """Three kinds and speeds; at the scenario's rate where it has one."""
+    rate = base.get("rate")
+    asked_for = {"mean_rate": [rate]} if isinstance(rate, int | float) else {}
+    kinds = ["gb200-nvl72", "hgx-h200", "mi355x"]
+    return {"cluster": kinds, "slo.tpot": [0.015, 0.025, 0.05], **asked_for}
 
 
 def _answer(instance: Instance, own: Own, options: Options) -> Row:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rackfit.cli.commands.study import study_command
 from rackfit.studies import point as point_module
 from rackfit.studies.backends import Backend
 from rackfit.studies.base import Options
@@ -101,3 +102,17 @@ def test_a_backend_that_is_missing_is_named_before_anything_runs(
     monkeypatch.setattr(point_module, "search", lambda *a, **k: pytest.fail("asked a point"))
     with pytest.raises(InstanceError, match=f"--backend {backend}.*rackfit\\[{backend}\\]"):
         study("grid", BASE, over=OVER, options=OPTIONS, backend=backend)
+
+
+def test_ctrl_c_says_how_far_a_study_came(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def stopped(*_: Any, on_point: Any, **__: Any) -> None:
+        on_point(2, 5, {"error": ""}, False)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rackfit.studies.run.study", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        study_command("frontier", cache=tmp_path)
+    said = capsys.readouterr().err
+    assert "stopped: 2 of 5 points are done; the same command goes on from there" in said

@@ -90,6 +90,24 @@ def test_failures_keep_less_than_everything() -> None:
     assert all(rate <= rates[0] * 1.05 for rate in rates)
 
 
+def test_what_goes_on_as_it_is_serves_no_more_than_is_asked_for() -> None:
+    """Beside what is solved again for a rate, replicas that are left had been told by all that they could serve."""
+    over = {"solved_again": [True, False], "failed": ["none", "r0g7"]}
+    found = ask("failures", over, **SMALL, slo={"tpot": 0.02}, rate=0.5)
+    asked_for = 0.5 * resolve_instance(Scenario.model_validate(SMALL)).workload.output_tokens
+    assert [row["output_tokens_per_s"] for row in found.rows] == [
+        pytest.approx(asked_for) for _ in found.rows
+    ]
+
+
+def test_fleets_are_sized_for_the_rate_of_the_scenario() -> None:
+    (block,) = find_study("fleet-size").blocks({**SMALL, "rate": 40.0}, {})
+    assert block["mean_rate"] == [40.0]
+    volumes, _ = find_study("buy").blocks({**SMALL, "rate": 40.0}, {})
+    assert volumes["mean_rate"] == [4.0, 40.0, 400.0]
+    assert "mean_rate" not in find_study("fleet-size").blocks(SMALL, {})[0]
+
+
 def row(size: int, cost: float, gap: float = 0.01) -> Row:
     return {
         "cluster.domain_size": size, "model_name": "m", "cluster_name": f"nvl-{size}",

@@ -22,7 +22,7 @@ from costmodel.replay.targets import Judged, Targets, judged
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.search import search
-from solver.traffic import search as traffic_search
+from solver.traffic import found as traffic_found
 from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import _spread_alike
 from solver.traffic.judge import Judge, Verdict
@@ -85,7 +85,7 @@ def test_requests_of_one_length_are_searched_once_at_their_mean(
     alike = requests(count=400)
     given, asked = np.full(400, 1000), np.full(400, 150)
     alike = replace(alike, input_tokens=given, output_tokens=asked)
-    monkeypatch.delattr(traffic_search, "search")
+    monkeypatch.delattr(traffic_found, "search")
     found = solved("hgx-h100", Asked(alike, TARGETS), gap=0.5)
     assert found.traffic is not None
     assert found.traffic.mean_usd_per_hour <= found.traffic.usd_per_hour
@@ -143,7 +143,7 @@ def test_what_is_kept_while_the_search_runs_has_been_replayed(
         kept.append(clock.kept())
         return found
 
-    monkeypatch.setattr(traffic_search, "search", steady)
+    monkeypatch.setattr(traffic_found, "search", steady)
     found = search_traffic(scenario(), Asked(requests(), TARGETS), clock=clock, gap=0.5)
     assert kept == [None]
     last = clock.kept()

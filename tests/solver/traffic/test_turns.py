@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from costmodel.replay.targets import Targets
+from solver.traffic.few import Few
 from solver.traffic.turns import Turns
 
 
@@ -19,11 +20,17 @@ class Way:
         return self.usd_per_hour, 0.0
 
 
+def timed(order):
+    """What is looked at by the time to a first token."""
+    return [(way, hurry) for way, hurry in order if not isinstance(hurry, Few)]
+
+
 def turns_of(*ways, elapsed_s=0.0, fullest=False):
     turns = Turns.__new__(Turns)
     clock = SimpleNamespace(limit_s=60.0, elapsed_s=elapsed_s)
     turns.how = SimpleNamespace(clock=clock, fullest=fullest)
     turns.ways, turns.chunks, turns._promised = list(ways), [], {}
+    turns.failed, turns._small = None, {}
     turns.asked = SimpleNamespace(targets=Targets(5.0, 0.05, 0.99))
     return turns
 
@@ -31,15 +38,20 @@ def turns_of(*ways, elapsed_s=0.0, fullest=False):
 @pytest.mark.parametrize(("ttft_s", "apt"), [(3.0, 0.6), (6.0, 0.35)])
 def test_the_cheapest_replicas_come_second_where_they_leave_little_time_to_wait(ttft_s, apt):
     slow, dear = Way(ttft_s, 10.0), Way(ttft_s, 20.0)
-    order = list(turns_of(slow, dear).one_by_one(lambda: False, lambda: dear))
+    every = list(turns_of(slow, dear).one_by_one(lambda: False, lambda: dear))
+    order = timed(every)
     assert order[:4] == [(slow, apt), (slow, 1.0), (dear, apt), (dear, 1.0)]
     assert order[4][0] is dear
     assert len(order) == len(set(order)) == 8
+    # small fleets of the first way come second, those of all ways last
+    assert [at for at, one in enumerate(every) if one not in order] == [1, 9, 10]
+    assert [way for way, _ in every[-2:]] == [slow, dear]
+    assert every[1][1] is every[-2][1]
 
 
 def test_replicas_that_leave_time_to_wait_are_looked_at_once():
     dear, cheap = Way(2.0, 20.0), Way(2.0, 10.0)
-    order = list(turns_of(dear, cheap).one_by_one(lambda: False, lambda: None))
+    order = timed(turns_of(dear, cheap).one_by_one(lambda: False, lambda: None))
     assert order[:2] == [(cheap, 1.0), (dear, 1.0)]
     assert sum(hurry == 1.0 for _, hurry in order) == 2
 
@@ -76,7 +88,7 @@ def test_for_what_carries_most_ways_are_opened_one_by_one_and_without_hope_left_
 
     turns._open = another
     order = turns.one_by_one(lambda: False, lambda: None)
-    assert [next(order), next(order)] == [(first, 0.35), (first, 1.0)]
+    assert timed(next(order) for _ in range(3)) == [(first, 0.35), (first, 1.0)]
     assert len(more) == 2, "no way is opened before the first was looked at"
     assert list(order) == [(last, 1.0)]
 
@@ -84,5 +96,5 @@ def test_for_what_carries_most_ways_are_opened_one_by_one_and_without_hope_left_
 def test_for_what_carries_most_no_way_is_opened_once_one_has_an_answer():
     turns = turns_of(Way(2.0, 10.0), fullest=True)
     turns.chunks = [4096]
-    assert len(list(turns.one_by_one(lambda: True, lambda: None))) == 1
+    assert len(timed(turns.one_by_one(lambda: True, lambda: None))) == 1
     assert turns.chunks

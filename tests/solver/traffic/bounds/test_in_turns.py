@@ -22,8 +22,6 @@ from solver.clock import Clock
 from solver.search import search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.bounds.least_cost import least_cost
-from solver.traffic.search import search_traffic
-from topology.errors import NoFeasibleLayout
 
 
 @pytest.mark.parametrize(
@@ -108,17 +106,3 @@ def _cost(scenario: Scenario, layout: Layout, requests: Requests) -> float:
     price = evaluate(resolve_instance(scenario), layout).usd_per_hour
     assert price is not None
     return price / 3600 / (requests.rate * float(requests.output_tokens.mean())) * 1e6
-
-
-def test_a_first_token_that_a_steady_state_is_too_slow_for_is_not_proven_too_early() -> None:
-    """In it a prompt just missed a full pass; few requests meet none, and are sooner."""
-    workload = Workload(input_tokens=8000, output_tokens=100)
-    scenario = Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload=workload)
-    requests = steady(workload, Arrivals(rate=0.1), 2000, 0)
-    asked = Asked(requests, Targets(0.06, 0.03, 0.99))
-    with pytest.raises(NoFeasibleLayout, match="steady state") as none:
-        search_traffic(scenario, asked, clock=Clock())
-    assert not none.value.proven
-    instance = resolve_instance(scenario)
-    layout = plain_layout(instance, "mixed", tp=8, batch=4)
-    assert judged(replay(instance, layout, requests), asked.targets).good >= 0.99
