@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -120,13 +120,17 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
     every = error.errors(include_url=False)
     # a list whose items are all wrong is not too short: pydantic counts those that were right
     said = [one for one in every if not (one["type"] == "too_short" and one["input"])] or every
-    for item in said:
+    paths = [_path(item["loc"], whole=item["type"] == "extra_forbidden") for item in said]
+    # a list may be wrong in its entries: that it is no number, the other thing it might be, tells nothing
+    lists = {path.rpartition("[")[0] for path in paths if path.endswith("]")}
+    for item, path in zip(said, paths, strict=True):
         unknown = item["type"] == "extra_forbidden"
-        path = "".join(
-            f"[{part}]" if isinstance(part, int) else f".{shown(part, 60)}"
-            for number, part in enumerate(item["loc"])
-            if not _BRANCH.fullmatch(str(part)) or (unknown and number == len(item["loc"]) - 1)
-        )
+        if (
+            path in lists
+            and isinstance(item["input"], list)
+            and _BRANCH.fullmatch(str(item["loc"][-1]))
+        ):
+            continue
         where, given = f"{place}: {path.lstrip('.')}".rstrip(": "), None
         message = shown(plain_words(item["msg"]), 1000)
         if unknown:
@@ -145,6 +149,15 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
             messages = [f"{first}{other}, got {given}"]
         problems += [Problem(where, message) for message in messages]
     return told(problems, place)
+
+
+def _path(places: Sequence[int | str], *, whole: bool) -> str:
+    """A place of pydantic's as a path; ``whole``: the last part is a key of the file, whatever it looks like."""
+    return "".join(
+        f"[{part}]" if isinstance(part, int) else f".{shown(part, 60)}"
+        for number, part in enumerate(places)
+        if not _BRANCH.fullmatch(str(part)) or (whole and number == len(places) - 1)
+    )
 
 
 #: parts of a pydantic place that tell alternatives of one field, or a key from its value; no file holds them

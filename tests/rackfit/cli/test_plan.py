@@ -238,6 +238,15 @@ def test_what_is_wrong_with_a_plan_is_said(
     assert said in str(found.exception)
 
 
+def test_a_list_that_is_wrong_in_one_entry_is_not_said_to_be_no_number(tmp_path: Path) -> None:
+    found = run(written(tmp_path, usd_per_kwh=[0.1, "dear", 0.2], spare="one"))
+    assert isinstance(found.exception, InstanceError)
+    assert [str(one) for one in found.exception.problems] == [
+        "plan.yaml: spare: expected a whole number, got 'one'",
+        "plan.yaml: usd_per_kwh[1]: expected a number, got 'dear'",
+    ]
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
