@@ -135,10 +135,8 @@ class Few:
         time: Callable[[], bool],
     ) -> bool:
         """Whether such replicas meet the targets with some number of sequences: more wait less for a place, and decode slower."""
-        most, ranks = (
-            int(self.bounds.per_rank[place]),
-            int(self.search.shapes.attention_dp[self.rows[place]]),
-        )
+        most = int(self.bounds.per_rank[place])
+        ranks = int(self.search.shapes.attention_dp[self.rows[place]])
         sequences = min(most, self._under_way(count * ranks))
         low, high = 0, most + 1
         while high - low > 1 and self._left > 0 and time():
@@ -150,12 +148,16 @@ class Few:
                 return False
             self._left -= 1
             found = replayed(fleet)
-            if found is not None and found.verdict.meets:
-                return True
-            last = None if found is None else found.verdict.runs[-1]
-            if last is None or last.slow_tokens < last.late_first:
-                return False  # hardly ever are more under way
-            high, sequences = sequences, (low + sequences) // 2
+            if found is None or found.verdict.meets:
+                return found is not None
+            last = found.verdict.runs[-1]
+            if last.slow_tokens >= last.late_first:
+                high = sequences
+            elif high > most and (low or sequences == most):
+                return False  # twice as many are hardly ever under way
+            else:
+                low = sequences
+            sequences = (low + high) // 2 if high <= most else min(2 * low, most)
         return False
 
     def _late_alone(self, place: int, fleet: Fleet) -> bool:
