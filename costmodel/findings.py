@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from costmodel.layout.layout import Layout, Replica
 from costmodel.question.instance import Instance
 from costmodel.question.uncertainty import words_on_intervals
+from costmodel.question.workload import Slo
 from costmodel.replica.fleet import PricedLayout
 from costmodel.replica.replica import ReplicaPrice
 from topology import Chip
@@ -43,7 +44,7 @@ def bottleneck(instance: Instance, layout: Layout, priced: PricedLayout) -> str:
         f"on {_OPERATIONS.get(largest, largest.replace('_', ' '))}"
     )
     reasons = []
-    slo = instance.slo
+    slo = Slo() if instance.slo.of_replays else instance.slo
     if slo.tpot and float(price.service.tpot_s) > 0.9 * slo.tpot:
         reasons.append("the TPOT target allows no larger batch")
     if slo.ttft and priced.ttft_s(index) > 0.9 * slo.ttft:

@@ -115,6 +115,12 @@ def searched(
 
 def _check(instance: Instance) -> None:
     """Raise ``InstanceError`` where options do not combine in a search."""
+    if instance.slo.of_replays:
+        message = (
+            "the targets are 99th percentiles that replays met, and no traffic is asked for, which they are replayed with: "
+            "leave it out for targets of a steady state, or give them as percentiles"
+        )
+        raise InstanceError(Problem("slo.of_replays", message))
     _check_overlap(instance)
     if instance.scenario.apart:
         # entered where it is asked for, and nowhere else

@@ -89,7 +89,8 @@ class Percentiles:
             requests = over_time(loaded, option("traffic"))
         else:
             assert scenario.rate is not None
-            requests = at_random(resolve_instance(scenario).workload, scenario.rate, seed)
+            own = scenario.model_copy(update={"choices": None})  # they say nothing of requests
+            requests = at_random(resolve_instance(own).workload, scenario.rate, seed)
         if self.prefixes == "off":
             requests = requests.whole_prompts()
         return Asked(

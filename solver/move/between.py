@@ -25,7 +25,8 @@ def through(before: Instance, after: Instance, during: float | None) -> Instance
     ]
     rates = [one.scenario.rate for one in (before, after) if one.scenario.rate is not None]
     rate = during if during is not None else min(rates, default=None)
-    slo = Slo(ttft=limits[0], tpot=limits[1])
+    of_replays = before.slo.of_replays or after.slo.of_replays
+    slo = Slo(ttft=limits[0], tpot=limits[1], of_replays=of_replays)
     scenario = after.scenario.model_copy(update={"slo": slo, "rate": rate})
     return replace(after, scenario=scenario)
 

@@ -19,15 +19,12 @@ from solver.bounds.priced import Bounds
 from solver.fleet.asked import Fleet, fleet_of
 from solver.place.assemble import assemble
 from solver.rounds import Search
-from solver.search import kept_groundwork
 from solver.shapes.shapes import ROLES
 from solver.traffic.found import Found
-from solver.traffic.ways import Looking, Way, without_targets
+from solver.traffic.ways import FEW, Looking, Way, may_be_small, steady_search, without_targets
 from solver.verify import ROUNDING, usd_per_m_output
 
 _MIXED = ROLES.index("mixed")
-#: chips of a fleet at most: in larger ones a steady state is near what requests meet
-_CHIPS = 16
 #: replays of a first look
 _FIRST = 16
 #: standard deviations beyond the mean number of sequences that are under way
@@ -48,26 +45,15 @@ class Few:
     @cached_property
     def search(self) -> Search:
         """That of the same question without targets."""
-        if self.way.free:
+        if self.way.failed is not None:
             return self.way.plain.search
-        free, how = without_targets(self.way.own.spread), self.how
-        return Search(
-            free,
-            how.clock,
-            how.gap,
-            how.seed,
-            None,
-            workers=how.workers,
-            ground=kept_groundwork(free),
-        )
+        return steady_search(without_targets(self.way.own.spread), self.how)
 
     @cached_property
     def rows(self) -> NDArray[np.int64]:
         """Shapes of mixed replicas on chips that are alike."""
         shapes = self.search.shapes
-        return np.flatnonzero(
-            (shapes.role == _MIXED) & (shapes.span < 0) & (shapes.chips <= _CHIPS)
-        )
+        return np.flatnonzero((shapes.role == _MIXED) & (shapes.span < 0) & (shapes.chips <= FEW))
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -104,12 +90,11 @@ class Few:
         Of replicas of so many chips and one tensor width, the shape that may serve most. None that costs less than the bound.
         """
         question = self.way.own.spread
-        rate, chips = question.scenario.rate, min(_CHIPS, len(question.cluster.usable))
+        if not may_be_small(question, self.way.least):
+            return
+        rate, chips = question.scenario.rate, min(FEW, len(question.cluster.usable))
         assert rate is not None
         least = self.way.least.usd_per_m_output_tokens / usd_per_m_output(question) * rate
-        dearest = chips * max(one.chip.usd_per_hour for one in question.cluster.usable)
-        if dearest < least * (1 - ROUNDING):
-            return
         search, shapes = self.search, self.search.shapes
         most: dict[tuple[int, int, int], int] = {}
         for place in np.argsort(-self.bounds.requests_per_s, kind="stable").tolist():
@@ -179,7 +164,9 @@ class Few:
     def _under_way(self, ranks: int) -> int:
         """Sequences on each of so many ranks, more than which are hardly ever under way at once where each lasts as long as it may."""
         asked = self.way.judge.asked
-        lasts_s = (asked.targets.tpot_p99_s or 0.0) * float(asked.requests.output_tokens.mean())
+        if asked.targets.tpot_p99_s is None:
+            return asked.requests.input_tokens.size
+        lasts_s = asked.targets.tpot_p99_s * float(asked.requests.output_tokens.mean())
         mean = asked.peak_rate * lasts_s / ranks
         return ceil(mean + _SPREAD * sqrt(mean)) + 1
 

@@ -46,18 +46,19 @@ class Found:
 class Steady:
     """Steady answers at the mean lengths and at their spread, of the first way.
 
-    ``mean``: that of the other where all lengths are alike; ``None`` where no steady answer meets the targets, so that ``spread``
-    is one without them.
+    ``mean``: that of the other where all lengths are alike; ``None`` where no steady answer meets the targets, for
+    what ``failed`` says, so that ``spread`` is one without them.
     """
 
     mean: SearchResult | None
     spread: SearchResult
+    failed: NoFeasibleLayout | None = None
 
     @classmethod
     def of(cls, way: Way, how: Looking) -> Steady:
         """Those of a way; raises what searches raise."""
-        if way.free or way.own.mean.scenario == way.own.spread.scenario:
-            return cls(None if way.free else way.spread, way.spread)
+        if way.failed is not None or way.own.mean.scenario == way.own.spread.scenario:
+            return cls(None if way.failed is not None else way.spread, way.spread, way.failed)
         mean = search(
             way.own.mean, clock=how.clock.follower(), gap=how.gap, seed=how.seed, workers=how.workers,
             brief=True,
@@ -148,7 +149,11 @@ def nothing_found(
         "percentiles when it is replayed"
     )
     if last is None:
-        return NoFeasibleLayout(head, proven=False)
+        return NoFeasibleLayout(
+            f"no layout was replayed: {head.split(', but')[0]}, but chips do not allow as much as queues ask for, or a long "
+            "prompt is late even alone; fewer requests/s, looser targets or more chips would do",
+            proven=False,
+        )
     worst = last.runs[-1]
     return NoFeasibleLayout(
         f"{head}: with the last one {worst.late_first:.1%} of first tokens and {worst.slow_tokens:.1%} of answers "

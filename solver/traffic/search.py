@@ -121,7 +121,7 @@ class _TrafficSearch:
             self.best = nearly_met(self.nearly, self.clock)
         found = self._kept()
         if found is None:
-            raise nothing_found(self.asked, self.last, self.turns.failed, clock=self.clock)
+            raise nothing_found(self.asked, self.last, self.steady.failed, clock=self.clock)
         return found
 
     def _kept(self) -> SearchResult | None:
@@ -246,7 +246,7 @@ class _TrafficSearch:
     def _time(self) -> bool:
         part = _LOOK if self.sure else _LEAVE if self.nearly else 1.0
         late = self.clock.elapsed_s > part * (self.clock.limit_s or float("inf"))
-        return not (self.clock.over or late) and self.tries < _TRIES * len(self.turns.ways)
+        return not (self.clock.over or late) and self.tries < _TRIES * len(self.turns.every)
 
     def _replayed(self, fleet: Fleet, needs: dict[str, float]) -> Found | None:
         """Stand a fleet on its chips and replay it; ``None`` where it cannot stand."""
@@ -279,7 +279,7 @@ class _TrafficSearch:
 
     def _bound(self) -> float:
         """Dollars per million output tokens that no layout costs less than, whichever way of those looked at."""
-        return min(way.least.usd_per_m_output_tokens for way in self.turns.ways)
+        return min(way.least.usd_per_m_output_tokens for way in self.turns.every)
 
     def _report(self) -> None:
         if self.on_progress is not None:
@@ -290,7 +290,7 @@ class _TrafficSearch:
 
     def _answer(self) -> SearchResult:
         assert self.best is not None
-        covers, chunks = self.turns.ways[0].least.covers, [way.chunk for way in self.turns.ways]
+        covers, chunks = self.turns.ways[0].least.covers, [way.chunk for way in self.turns.every]
         if self.turns.several:
             covers = (chunk_line(chunks), *covers)
         certificate = Certificate(self._bound(), self._gap(), covers)

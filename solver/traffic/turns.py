@@ -22,8 +22,8 @@ _LATE = 0.4
 class Turns:
     """Ways of one question: those that were opened, and which comes next.
 
-    Raises why nothing fits where none does in any way for certain. Where that is not proven, there is one way whose steady answer
-    misses the targets.
+    ``free``: those of which no steady answer meets the targets, for small fleets alone; where all are like that, one of ``ways`` is.
+    Raises why nothing fits where none does in any way for certain.
     """
 
     def __init__(self, scenario: Scenario, asked: Asked, how: Looking) -> None:
@@ -31,22 +31,24 @@ class Turns:
         self.chunks = list(chunks_of(scenario, asked, fine=True))
         self.several = len(self.chunks) > 1
         self.ways: list[Way] = []
+        self.free: list[Way] = []
         self._small: dict[Way, Few] = {}
         self._promised: dict[tuple[Way, int], tuple[float, float]] = {}
-        #: why no steady answer meets the targets, where none does in any way
-        self.failed: NoFeasibleLayout | None = None
-        failed: list[tuple[bool, int, NoFeasibleLayout]] = []
+        failed: list[NoFeasibleLayout] = []
         while self.chunks and not self.ways:
-            chunk = self.chunks[0]
             try:
                 self._open()
             except NoFeasibleLayout as error:
-                failed.append((error.proven, -chunk, error))
+                failed.append(error)
+        if not (self.ways or self.free):
+            raise min(failed, key=lambda error: error.proven)
         if not self.ways:
-            proven, chunk, self.failed = min(failed, key=lambda one: one[:2])
-            if proven:
-                raise self.failed
-            self.ways.append(Way.of(scenario, asked, -chunk, how, free=True))
+            self.ways = [self.free.pop(0)]
+
+    @property
+    def every(self) -> list[Way]:
+        """All ways that were opened, one with a steady answer first if there is any."""
+        return [*self.ways, *self.free]
 
     def one_by_one(
         self, over: Callable[[], bool], best: Callable[[], Way | None]
@@ -58,8 +60,8 @@ class Turns:
         The first way comes first, unless a first token takes much of the target; else that whose queues promise the cheapest
         fleet. No more ways are opened when it is ``over``, or late and none of them has an answer.
         """
-        if self.failed is not None:
-            yield from ((self.ways[0], self._few(self.ways[0])),) * 2
+        if self.ways[0].failed is not None:
+            yield from ((way, self._few(way)) for way in (*self.every, *self.every))
             return
         if self.how.fullest:
             yield from self._any(over)
@@ -68,6 +70,8 @@ class Turns:
         if first.ttft_s <= _MUCH * (self.asked.targets.ttft_p99_s or inf):
             left = []
             yield from self._first_two(first)
+        # small fleets take little time, and opening other ways takes much
+        yield from ((way, self._few(way)) for way in self.every if way not in self._small)
         late_s = _LATE * (self.how.clock.limit_s or inf)
         left = [
             *left,
@@ -83,8 +87,7 @@ class Turns:
             for hurry in hurries(self.asked.targets, way.ttft_s)[1:]:
                 if hurry < 1.0:
                     yield way, hurry
-        for way in self.ways:
-            yield way, self._few(way)
+        yield from ((way, self._few(way)) for way in self.every)
 
     def _any(self, over: Callable[[], bool]) -> Iterator[tuple[Way, float | Few]]:
         """Ways in the order of their tokens: the first, then those whose queues promise a fleet that the chips allow."""
@@ -101,7 +104,7 @@ class Turns:
         """A way with the time that suits it, its small fleets, and with the replicas of its steady answer, which are the cheapest."""
         apt = self._apt(way)
         yield way, apt
-        if way is self.ways[0]:
+        if way is self.ways[0] and way not in self._small:
             yield way, self._few(way)
         if apt < 1.0:
             yield way, 1.0
@@ -133,9 +136,12 @@ class Turns:
 
     def _open(self) -> Way:
         """Look at one more way."""
-        like = self.ways[0] if self.ways else None
-        self.ways.append(Way.of(self.scenario, self.asked, self.chunks.pop(0), self.how, like))
-        return self.ways[-1]
+        like = next(iter(self.every), None)
+        way = Way.of(self.scenario, self.asked, self.chunks.pop(0), self.how, like)
+        (self.ways if way.failed is None else self.free).append(way)
+        if way.failed is not None:
+            raise way.failed
+        return way
 
     def _few(self, way: Way) -> Few:
         return self._small.setdefault(way, Few(way, self.how))

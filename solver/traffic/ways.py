@@ -32,7 +32,7 @@ from solver.traffic.fleets import Fleets
 from solver.traffic.judge import Judge, Verdict
 from solver.traffic.loads import carried, queued
 from solver.traffic.losses import units
-from solver.verify import ROUNDING
+from solver.verify import ROUNDING, usd_per_m_output
 from topology.errors import InstanceError, NoFeasibleLayout, Problem
 
 Floats = NDArray[np.float64]
@@ -45,6 +45,10 @@ STEADY = (
     "no layout meets the targets in a steady state, where each prompt just missed a full pass and each answer meets as many "
     "prompts as end"
 )
+
+
+#: chips of a small fleet: in larger ones a steady state is near what requests meet
+FEW = 16
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Looking:
 class Way:
     """One way: its questions, the steady answer at the spread of lengths, fleets and the bound.
 
-    ``free``: whether that answer is one without targets, as none meets them.
+    ``failed``: why none meets the targets in a steady state, where that answer is one without them.
     """
 
     chunk: int
@@ -71,7 +75,7 @@ class Way:
     plain: Fleets
     least: LeastCost
     judge: Judge
-    free: bool = False
+    failed: NoFeasibleLayout | None = None
 
     @property
     def ttft_s(self) -> float:
@@ -132,18 +136,11 @@ class Way:
 
     @classmethod
     def of(
-        cls,
-        scenario: Scenario,
-        asked: Asked,
-        chunk: int,
-        how: Looking,
-        like: Way | None = None,
-        *,
-        free: bool = False,
+        cls, scenario: Scenario, asked: Asked, chunk: int, how: Looking, like: Way | None = None
     ) -> Way:
         """With so many tokens; ``like``: another way, whose draws judge this one as well. Raises what searches raise.
 
-        ``free``: the steady answer need not meet the targets.
+        Where small fleets may do, the steady answer need not meet the targets.
         """
         own = questions(of_chunk(scenario, chunk), asked, None if like is None else like.own)
         clock = how.clock.follower()  # a steady answer is none for traffic
@@ -152,21 +149,36 @@ class Way:
             own.every, clock=clock, gap=how.gap, seed=how.seed, workers=how.workers, brief=True
         )
         least = least_cost(own, asked, every, how.clock, how.seed, how.workers)
-        steady = without_targets(own.spread) if free else own.spread
-        ground = kept_groundwork(steady)
-        plain = Search(
-            steady, how.clock, how.gap, how.seed, None, workers=how.workers, ground=ground
-        )
+        plain, failed = steady_search(own.spread, how), None
         try:
             spread = plain.run(brief=True)
         except NoFeasibleLayout as error:
-            raise NoFeasibleLayout(f"{STEADY}: {error}", proven=False) from error
+            failed = NoFeasibleLayout(f"{STEADY}: {error}", proven=False)
+            if not may_be_small(own.spread, least):
+                raise failed from error
+            plain = steady_search(without_targets(own.spread), how)
+            spread = plain.run(brief=True)
         assert spread is not None
         tables = Tables(asked.requests.longest)
         number = len(units(own.spread, asked.spare)) if asked.spare else 0
         fleets = Fleets(plain, asked.steady, asked.targets, how.seed, units=number, tables=tables)
         judge = Judge(own.spread, asked, how.seed, None if like is None else like.judge, tables)
-        return cls(chunk, own, spread, fleets, least, judge, free)
+        return cls(chunk, own, spread, fleets, least, judge, failed)
+
+
+def steady_search(instance: Instance, how: Looking) -> Search:
+    """A search of a steady question that has not begun."""
+    ground = kept_groundwork(instance)
+    return Search(instance, how.clock, how.gap, how.seed, None, workers=how.workers, ground=ground)
+
+
+def may_be_small(instance: Instance, least: LeastCost) -> bool:
+    """Whether what no layout costs less than is no more than what :data:`FEW` chips cost."""
+    rate, usable = instance.scenario.rate, instance.cluster.usable
+    assert rate is not None
+    usd = least.usd_per_m_output_tokens / usd_per_m_output(instance) * rate
+    dearest = max(one.chip.usd_per_hour for one in usable)
+    return usd * (1 - ROUNDING) <= min(FEW, len(usable)) * dearest
 
 
 def without_targets(instance: Instance) -> Instance:

@@ -7,18 +7,21 @@ from dataclasses import replace
 import pytest
 
 from costmodel.evaluate import evaluate
+from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.description import Arrivals, steady
-from costmodel.question.workload import Workload
+from costmodel.question.workload import Slo, Workload
 from costmodel.replay.targets import Targets, judged
 from rackfit.documents.result import for_traffic
 from rackfit.report.traffic_words import traffic_lines
 from solver.answer import SearchResult
 from solver.clock import Clock
+from solver.move.between import through
+from solver.search import search
 from solver.traffic.asked import Asked
 from solver.traffic.search import search_traffic
 from tests.solver.traffic.few_draws import few_draws
-from topology.errors import NoFeasibleLayout
+from topology.errors import InstanceError, NoFeasibleLayout
 
 
 def _solved(
@@ -72,3 +75,32 @@ def test_where_none_is_found_that_is_not_proven() -> None:
     with pytest.raises(NoFeasibleLayout, match=r"steady state.*small fleets") as none:
         _solved("llama-3.1-8b", "hgx-h100", 8000, 100, 0.1, targets)
     assert not none.value.proven
+
+
+@few_draws()
+def test_passes_that_no_steady_state_allows_are_looked_at_where_others_are_steady() -> None:
+    """With 512 prompt tokens a pass a steady state meets the target, on twice the chips of one with 8,192."""
+    found = _solved("llama-3.1-8b", "hgx-h100", 8000, 100, 0.1, Targets(0.09, 0.006, 0.99))
+    assert found.traffic is not None
+    assert found.traffic.spread_usd_per_hour is not None
+    assert found.traffic.usd_per_hour < 0.6 * found.traffic.spread_usd_per_hour
+    assert found.traffic.prefill_chunk_tokens > 512
+    assert {512, found.traffic.prefill_chunk_tokens} <= set(found.traffic.chunks_tried)
+
+
+@few_draws()
+def test_without_a_target_for_tokens_many_sequences_may_be_under_way() -> None:
+    """One was, so that first tokens waited for the only place."""
+    found = _solved("llama-3.1-8b", "hgx-h100", 8000, 100, 0.1, Targets(0.06, None, 0.99))
+    assert found.traffic is not None
+    assert sum(share.sequences for share in found.layout.replicas[0].kv) > 1
+
+
+def test_a_steady_search_has_no_targets_of_replays() -> None:
+    slo = Slo(ttft=0.3, tpot=0.03, of_replays=True)
+    scenario = Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat", slo=slo)
+    with pytest.raises(InstanceError, match=r"slo.of_replays: the targets are 99th percentiles"):
+        search(resolve_instance(scenario), clock=Clock())
+    after = resolve_instance(scenario)
+    before = resolve_instance(scenario.model_copy(update={"slo": Slo(ttft=0.2)}))
+    assert through(before, after, None).slo.of_replays

@@ -7,13 +7,14 @@ import pytest
 from costmodel.replay.targets import Targets
 from solver.traffic.few import Few
 from solver.traffic.turns import Turns
+from topology.errors import NoFeasibleLayout
 
 
 class Way:
     """A way that promises a fleet."""
 
     def __init__(self, ttft_s, usd_per_hour):
-        self.ttft_s, self.usd_per_hour = ttft_s, usd_per_hour
+        self.ttft_s, self.usd_per_hour, self.failed = ttft_s, usd_per_hour, None
         self.judge = SimpleNamespace(runs=())
 
     def promises(self):
@@ -30,7 +31,7 @@ def turns_of(*ways, elapsed_s=0.0, fullest=False):
     clock = SimpleNamespace(limit_s=60.0, elapsed_s=elapsed_s)
     turns.how = SimpleNamespace(clock=clock, fullest=fullest)
     turns.ways, turns.chunks, turns._promised = list(ways), [], {}
-    turns.failed, turns._small = None, {}
+    turns.free, turns._small = [], {}
     turns.asked = SimpleNamespace(targets=Targets(5.0, 0.05, 0.99))
     return turns
 
@@ -43,10 +44,10 @@ def test_the_cheapest_replicas_come_second_where_they_leave_little_time_to_wait(
     assert order[:4] == [(slow, apt), (slow, 1.0), (dear, apt), (dear, 1.0)]
     assert order[4][0] is dear
     assert len(order) == len(set(order)) == 8
-    # small fleets of the first way come second, those of all ways last
-    assert [at for at, one in enumerate(every) if one not in order] == [1, 9, 10]
+    # small fleets come before other ways are opened, and last once more
+    assert [at for at, one in enumerate(every) if one not in order] == [0, 1, 10, 11]
+    assert every[:2] == every[-2:]
     assert [way for way, _ in every[-2:]] == [slow, dear]
-    assert every[1][1] is every[-2][1]
 
 
 def test_replicas_that_leave_time_to_wait_are_looked_at_once():
@@ -72,7 +73,7 @@ def test_what_is_open_is_looked_at_where_it_is_late_and_nothing_stands(elapsed_s
         return second
 
     turns._open = another
-    order = list(turns.one_by_one(lambda: False, lambda: first if stands else None))
+    order = timed(turns.one_by_one(lambda: False, lambda: first if stands else None))
     assert order[0][0] is (second if opened else first)
     assert (second in {way for way, _ in order}) == opened
 
@@ -98,3 +99,17 @@ def test_for_what_carries_most_no_way_is_opened_once_one_has_an_answer():
     turns.chunks = [4096]
     assert len(timed(turns.one_by_one(lambda: True, lambda: None))) == 1
     assert turns.chunks
+
+
+def test_ways_without_a_steady_answer_are_looked_at_for_small_fleets_alone():
+    first, free = Way(2.0, 10.0), Way(2.0, 10.0)
+    turns = turns_of(first)
+    turns.free = [free]
+    order = list(turns.one_by_one(lambda: False, lambda: None))
+    assert [way for way, hurry in order if isinstance(hurry, Few)] == [first, free, first, free]
+    assert all(way is first for way, _ in timed(order))
+    free.failed = NoFeasibleLayout("none is steady")
+    alone = turns_of(free)
+    assert [
+        isinstance(hurry, Few) for _, hurry in alone.one_by_one(lambda: False, lambda: None)
+    ] == [True] * 2
