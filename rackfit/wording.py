@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil, floor, isfinite
 
+from costmodel.question.workload import Slo
 from topology.quantity import figure, per_cent
 
 #: figures whose basis decides how far an answer can be trusted
@@ -91,3 +92,13 @@ def at_most(share: float, digits: int = 2) -> str:
     # what floats make of a whole number of last digits is that number
     steps = max(1, ceil(round(share * scale, 6)))
     return f"{steps / scale:.{digits}%}"
+
+
+def targets(slo: Slo) -> str:
+    """Latency targets as they are asked for."""
+    said = [
+        f"TTFT {slo.ttft:g} s" if slo.ttft is not None else "",
+        f"TPOT {slo.tpot * 1e3:g} ms" if slo.tpot is not None else "",
+    ]
+    text = ", ".join(one for one in said if one) or "no latency target"
+    return f"{text} (99th percentiles under traffic)" if slo.of_replays else text

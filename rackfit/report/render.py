@@ -24,7 +24,7 @@ from rackfit.documents.replica_groups import (
 from rackfit.documents.result import Result
 from rackfit.quoting import plain
 from rackfit.report.uncertainty_words import interval_words, lines_beside
-from rackfit.wording import amount, at_least, at_most, counted, rate
+from rackfit.wording import amount, at_least, at_most, counted, rate, targets
 
 
 def print_result(result: Result, console: Console | None = None) -> None:
@@ -84,12 +84,6 @@ def print_evaluation(
 
 def _print_question(console: Console, instance: Instance) -> None:
     workload, slo = instance.workload, instance.slo
-    targets = [
-        f"TTFT {slo.ttft:g} s" if slo.ttft is not None else "",
-        f"TPOT {slo.tpot * 1e3:g} ms" if slo.tpot is not None else "",
-    ]
-    text = ", ".join(target for target in targets if target) or "no latency target"
-    text += " (99th percentiles under traffic)" if slo.of_replays else ""
     cached = f" ({workload.cached_tokens:,} cached)" if workload.cached_tokens else ""
     charged = " (its one token is charged a decode step)" if workload.output_tokens == 1 else ""
     if workload.hold_s is not None:
@@ -101,7 +95,7 @@ def _print_question(console: Console, instance: Instance) -> None:
         console,
         plain(
             f"{instance.model.name} ({instance.model.native_dtype}) on {instance.cluster.name}: "
-            f"{workload.input_tokens:,} input{cached} + {workload.output_tokens:,} output tokens{charged}, {text}"
+            f"{workload.input_tokens:,} input{cached} + {workload.output_tokens:,} output tokens{charged}, {targets(slo)}"
         ),
     )
     for warning in instance.model.named_warnings:

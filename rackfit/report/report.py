@@ -25,7 +25,7 @@ from rackfit.report.page import page, table
 from rackfit.report.report_figures import basis, binds, deployment, links, times
 from rackfit.report.traffic_words import traffic_section
 from rackfit.report.uncertainty_words import interval_words
-from rackfit.wording import BASES, amount, at_least, at_most, by_how_much, counted, rate
+from rackfit.wording import BASES, amount, at_least, at_most, by_how_much, counted, rate, targets
 from topology.catalogue import checked
 
 _STYLE = (
@@ -136,16 +136,11 @@ def _headline(instance: Instance, evaluation: Evaluation, proof: _Proof, known: 
         )
     if e.tpot_s is not None and e.ttft_s is not None:
         lines.append(
-            f"First token (TTFT) after {e.ttft_s * 1e3:,.0f} ms at worst, {(e.ttft_mean_s or 0) * 1e3:,.0f} ms on "
+            f"{'In a steady state: first' if slo.of_replays else 'First'} token (TTFT) after {e.ttft_s * 1e3:,.0f} ms at worst, {(e.ttft_mean_s or 0) * 1e3:,.0f} ms on "
             f"average; each further token (TPOT) {e.tpot_s * 1e3:,.2f} ms"
         )
-    targets = [
-        f"TTFT {slo.ttft:g} s" if slo.ttft else "",
-        f"TPOT {slo.tpot * 1e3:g} ms" if slo.tpot else "",
-    ]
-    asked = ", ".join(target for target in targets if target) or "no latency target"
     lines.append(
-        f"Asked: {workload.input_tokens:,} input and {workload.output_tokens:,} output tokens, {asked}"
+        f"Asked: {workload.input_tokens:,} input and {workload.output_tokens:,} output tokens, {targets(slo)}"
     )
     found = proof.certificate
     if found is not None:

@@ -14,6 +14,7 @@ from costmodel.question.workload import Slo, Workload
 from costmodel.replay.targets import Targets, judged
 from rackfit.documents.result import for_traffic
 from rackfit.report.traffic_words import traffic_lines
+from rackfit.wording import targets as targets_asked
 from solver.answer import SearchResult
 from solver.clock import Clock
 from solver.move.between import through
@@ -50,6 +51,7 @@ def test_an_answer_meets_the_prompts_of_others_only() -> None:
     steady_scenario = found.instance.scenario.model_copy(update={"slo": slo})
     broken = evaluate(replace(found.instance, scenario=steady_scenario), found.layout).violations
     assert {violation.rule for violation in broken} == {"tpot_target"}
+    assert targets_asked(found.instance.slo).endswith(" (99th percentiles under traffic)")
     lines = traffic_lines({**for_traffic(found.traffic), "evaluation": {}})
     assert any("each answer meets as many prompts as end" in line for line in lines)
 
