@@ -19,7 +19,7 @@ from solver.known import Groundwork, groundwork
 from solver.kv_search import PlanSearch
 from solver.rounds import Search
 from solver.runner_up import with_runner_up
-from topology.errors import InstanceError, Problem
+from topology.errors import InstanceError, Problem, on_command_line
 
 #: questions whose groundwork is kept: two, each with the bounds of what was measured and without
 _MOST_KEPT = 4
@@ -117,8 +117,8 @@ def _check(instance: Instance) -> None:
     """Raise ``InstanceError`` where options do not combine in a search."""
     if instance.slo.of_replays:
         message = (
-            "the targets are 99th percentiles that replays met, and no traffic is asked for, which they are replayed with: "
-            "leave it out for targets of a steady state, or give them as percentiles"
+            "says that the targets are 99th percentiles under traffic, and this search has no traffic: leave it out, "
+            + on_command_line("or ask with --ttft-p99 and --tpot-p99", "or ask with traffic")
         )
         raise InstanceError(Problem("slo.of_replays", message))
     _check_overlap(instance)

@@ -18,6 +18,7 @@ from costmodel.question.workload import Slo, Workload
 from costmodel.replay.replay import Course
 from costmodel.replay.router import Routing
 from costmodel.replay.targets import Targets
+from solver.bounds.unlike import sizes
 from solver.traffic.bounds.windows import least_share
 from topology.errors import InstanceError, Problem, option
 
@@ -42,8 +43,8 @@ COVERS = (
     "but for the heaviest requests that may miss it: "
     "these may have passes of their own, as long as HBM allows; each replica has its share of all lengths; a mixed replica "
     "computes prompts and decodes in turns of any length",
-    "not covered: passes that hold prompts beside decoding sequences; batches in turns are looked at in 25 sizes each, "
-    "and others may serve a few per cent more",
+    "not covered: passes that hold prompts beside decoding sequences; "
+    f"batches that take turns are looked at in {len(list(sizes(*(np.ones(1),) * 3)))} sizes each, and others may serve a few per cent more",
 )
 #: and of prefixes, where prompts are computed whole and where they are not
 WHOLE = ("not covered: prompts of which a prefix is reused",)

@@ -21,8 +21,16 @@ from solver.place.assemble import assemble
 from solver.rounds import Search
 from solver.shapes.shapes import ROLES
 from solver.traffic.found import Found
-from solver.traffic.ways import FEW, Looking, Way, may_be_small, steady_search, without_targets
-from solver.verify import ROUNDING, usd_per_m_output
+from solver.traffic.ways import (
+    FEW,
+    Looking,
+    Way,
+    least_usd_per_hour,
+    may_be_small,
+    steady_search,
+    without_targets,
+)
+from solver.verify import ROUNDING
 
 _MIXED = ROLES.index("mixed")
 #: replays of a first look
@@ -94,7 +102,7 @@ class Few:
             return
         rate, chips = question.scenario.rate, min(FEW, len(question.cluster.usable))
         assert rate is not None
-        least = self.way.least.usd_per_m_output_tokens / usd_per_m_output(question) * rate
+        least = least_usd_per_hour(question, self.way.least)
         search, shapes = self.search, self.search.shapes
         most: dict[tuple[int, int, int], int] = {}
         for place in np.argsort(-self.bounds.requests_per_s, kind="stable").tolist():
@@ -107,7 +115,7 @@ class Few:
             upper = float(self.bounds.requests_per_s[place])
             usd = wide * min(search.classes[index].prices)
             for count in range(ceil(rate / upper * (1 - ROUNDING)), chips // wide + 1):
-                if count * usd >= least * (1 - ROUNDING):
+                if count * usd >= least:
                     found.append((count * usd, -count * upper, place, count))
         for usd, _, place, count in sorted(found):
             yield usd, place, count

@@ -144,20 +144,18 @@ def nothing_found(
             f"{failed}; of small fleets of equal mixed replicas none meets the percentiles when it is replayed",
             proven=False,
         )
-    head = (
-        f"layouts carry {asked.peak_rate:,.4g} requests/s in a steady state, but of those found none meets the "
-        "percentiles when it is replayed"
-    )
+    carried = f"layouts carry {asked.peak_rate:,.4g} requests/s in a steady state"
+    more = "fewer requests/s, looser targets or more chips would do"
     if last is None:
         return NoFeasibleLayout(
-            f"no layout was replayed: {head.split(', but')[0]}, but chips do not allow as much as queues ask for, or a long "
-            "prompt is late even alone; fewer requests/s, looser targets or more chips would do",
+            f"{carried}, but none was replayed: the chips do not allow as much as queues ask for, or a long prompt is late even "
+            f"alone; {more}",
             proven=False,
         )
     worst = last.runs[-1]
     return NoFeasibleLayout(
-        f"{head}: with the last one {worst.late_first:.1%} of first tokens and {worst.slow_tokens:.1%} of answers "
-        "were too slow; fewer requests/s, looser targets or more chips would do",
+        f"{carried}, but of those found none meets the percentiles when it is replayed: with the last one "
+        f"{worst.late_first:.1%} of first tokens and {worst.slow_tokens:.1%} of answers were too slow; {more}",
         proven=False,
     )
 

@@ -172,13 +172,18 @@ def steady_search(instance: Instance, how: Looking) -> Search:
     return Search(instance, how.clock, how.gap, how.seed, None, workers=how.workers, ground=ground)
 
 
+def least_usd_per_hour(instance: Instance, least: LeastCost) -> float:
+    """Dollars per hour that no layout for the rate costs less than."""
+    assert instance.scenario.rate is not None
+    usd = least.usd_per_m_output_tokens / usd_per_m_output(instance) * instance.scenario.rate
+    return usd * (1 - ROUNDING)
+
+
 def may_be_small(instance: Instance, least: LeastCost) -> bool:
     """Whether what no layout costs less than is no more than what :data:`FEW` chips cost."""
-    rate, usable = instance.scenario.rate, instance.cluster.usable
-    assert rate is not None
-    usd = least.usd_per_m_output_tokens / usd_per_m_output(instance) * rate
+    usable = instance.cluster.usable
     dearest = max(one.chip.usd_per_hour for one in usable)
-    return usd * (1 - ROUNDING) <= min(FEW, len(usable)) * dearest
+    return least_usd_per_hour(instance, least) <= min(FEW, len(usable)) * dearest
 
 
 def without_targets(instance: Instance) -> Instance:

@@ -101,7 +101,9 @@ def test_without_a_target_for_tokens_many_sequences_may_be_under_way() -> None:
 def test_a_steady_search_has_no_targets_of_replays() -> None:
     slo = Slo(ttft=0.3, tpot=0.03, of_replays=True)
     scenario = Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat", slo=slo)
-    with pytest.raises(InstanceError, match=r"slo.of_replays: the targets are 99th percentiles"):
+    with pytest.raises(
+        InstanceError, match=r"slo.of_replays: says that the targets are 99th percentiles"
+    ):
         search(resolve_instance(scenario), clock=Clock())
     after = resolve_instance(scenario)
     before = resolve_instance(scenario.model_copy(update={"slo": Slo(ttft=0.2)}))
