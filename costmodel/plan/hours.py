@@ -39,7 +39,8 @@ class Column:
     ``requests_per_s[n]``: what ``n`` such groups carry, from 0 groups to all that the units allow; it never falls.
     ``after_loss[n]``: what ``n`` groups still carry after the loss of any one unit; empty: what one group fewer does, as a
     group is lost with any of its units. A group loads for ``start_s`` before it serves, and finishes what it began for ``drain_s`` after
-    it stops; it serves at least ``least_hours`` on end.
+    it stops; it serves at least ``least_hours`` on end. ``shared``: columns with one name in it run on the same units, each on chips
+    of its own: as many groups of each serve in every hour, and one of them has all the units, the others a ``group`` of 0.
     """
 
     name: str
@@ -51,6 +52,12 @@ class Column:
     drain_s: float = 0.0
     least_hours: int = 1
     after_loss: tuple[float, ...] = ()
+    shared: str = ""
+
+    @property
+    def stands_on(self) -> int:
+        """Units that a group stands on, shared ones with it."""
+        return max(1, self.group)
 
     def left(self, groups: int, lost: int) -> float:
         """Requests/s that so many groups carry after the loss of so many units, each of another group."""
@@ -112,6 +119,15 @@ class Hours:
         return [
             [index for index, one in enumerate(self.columns) if one.model == model]
             for model in range(len(self.models))
+        ]
+
+    @cached_property
+    def together(self) -> list[list[int]]:
+        """Columns that run on the same units, by what they share."""
+        names = dict.fromkeys(one.shared for one in self.columns if one.shared)
+        return [
+            [index for index, one in enumerate(self.columns) if one.shared == name]
+            for name in names
         ]
 
     @cached_property

@@ -63,6 +63,7 @@ def judge(asked: Hours, plan: Decision) -> Judged:
             for name, left, wanted in _short(asked, plan, hour)
         ]
         broken += _too_short(asked, plan, hour)
+        broken += _parted(asked, plan, hour)
     return Judged(tuple(hours), tuple(broken))
 
 
@@ -127,4 +128,18 @@ def _too_short(asked: Hours, plan: Decision, hour: int) -> list[str]:
             found.append(
                 f"hour {hour}: {column.name} stops within {column.least_hours} hours of its start"
             )
+    return found
+
+
+def _parted(asked: Hours, plan: Decision, hour: int) -> list[str]:
+    """Columns that run on the same units, of which unlike numbers of groups serve."""
+    found = []
+    for own in asked.together:
+        served = [_serve(plan, hour, c) for c in own]
+        if len(set(served)) > 1:
+            told = ", ".join(
+                f"{groups} of {asked.columns[c].name}"
+                for c, groups in zip(own, served, strict=True)
+            )
+            found.append(f"hour {hour}: groups on the same units serve together, but {told} do")
     return found

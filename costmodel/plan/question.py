@@ -138,7 +138,7 @@ class PlanQuestion(_Part):
     ``spare`` units may be lost at any time, or as many as hold ``spare_chips``. ``usd_per_kwh`` (one price, or one per hour) is paid for the rated power of units
     in use times ``power_overhead``, which ``power_cap`` bounds. A unit loads weights from ``load_from`` (flash unless
     told, the host's memory where chips have none) and ``load_extra`` longer before it serves, and serves one model for at
-    least ``least_hours``.
+    least ``least_hours``. ``share``: whether models may share a unit in an hour; left out, where few units exist and no model has traffic.
     """
 
     name: Name
@@ -153,6 +153,7 @@ class PlanQuestion(_Part):
     load_from: TierKind | None = None
     load_extra: Seconds = 0.0
     least_hours: Annotated[int, Field(ge=1, le=MOST_HOURS)] = 1
+    share: bool | None = None
     licence: Line = ""
     sources: tuple[Prose, ...] = ()
     notes: tuple[Prose, ...] = ()

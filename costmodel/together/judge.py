@@ -25,6 +25,7 @@ from costmodel.rules import Violation
 from costmodel.together.question import Models
 from costmodel.tolerance import exceeds
 from topology.quantity import figure
+from topology.scaleout.uplinks import Uplinks
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def judge(models: Models, layouts: Sequence[Layout]) -> Judged:
     ]
     headroom = 0.0
     if not violations:
-        headroom = _headroom(models, [one.priced for one in evaluations])
+        links = models.instances[0].cluster.uplinks
+        headroom = headroom_of(links, models.rates, [one.priced for one in evaluations])
         if exceeds(1.0, headroom):
             message = f"carry {figure(headroom, 3, 'down')} times the rates that are asked of all models together"
             violations.append(Violation("uplink_capacity", "links between domains", message))
@@ -81,14 +83,13 @@ def judge(models: Models, layouts: Sequence[Layout]) -> Judged:
     )
 
 
-def _headroom(models: Models, priced: Sequence[PricedLayout]) -> float:
-    """The largest factor of all rates that replicas serve and links carry."""
+def headroom_of(links: Uplinks, rates: Sequence[float], priced: Sequence[PricedLayout]) -> float:
+    """The largest factor of all rates that replicas serve and links between domains carry."""
     shares = [
         rate / one.requests_per_s if one.requests_per_s > 0 else np.inf
-        for rate, one in zip(models.rates, priced, strict=True)
+        for rate, one in zip(rates, priced, strict=True)
     ]
     found = 1.0 / max(shares)
-    links = models.instances[0].cluster.uplinks
     for cut, room in (
         ("out", links.domain),
         ("into", links.domain),

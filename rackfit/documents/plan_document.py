@@ -11,7 +11,7 @@ from typing import Any
 
 from rackfit.documents.result import SCHEMA_VERSION, layout_dict
 from solver.plan.confirm import Confirmed
-from solver.plan.day import COVERS, DayPlan
+from solver.plan.day import DayPlan
 
 
 def plan_document(found: DayPlan, seed: int, confirmed: Confirmed | None = None) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def plan_document(found: DayPlan, seed: int, confirmed: Confirmed | None = None)
             "bound_usd_per_day": usd_per_day(found, found.planned.bound_usd),
             "gap": _known(found.planned.gap),
         },
-        "covers": list(COVERS),
+        "covers": list(found.space.covers),
         "survives": _survives(found),
         "replays": [asdict(one) for one in confirmed.replays] if confirmed else [],
         "confirmed": _confirmed(found, confirmed),
@@ -109,6 +109,7 @@ def hour_document(found: DayPlan, hour: int) -> dict[str, Any]:
     asked, plan = found.hours, found.planned.plan
     judged = found.planned.judged.hours[hour]
     fleet: dict[str, dict[str, int]] = {name: {} for name in asked.models}
+    shared: dict[str, dict[str, int]] = {name: {} for name in asked.models}
     layouts = []
     for index, (column, groups) in enumerate(zip(asked.columns, plan.groups[hour], strict=True)):
         if groups:
@@ -116,7 +117,11 @@ def hour_document(found: DayPlan, hour: int) -> dict[str, Any]:
                 layouts.append(_file(found, index, groups))
             own = fleet[asked.models[column.model]]
             kind = asked.kinds[column.kind].name
-            own[kind] = own.get(kind, 0) + groups * column.group
+            own[kind] = own.get(kind, 0) + groups * column.stands_on
+            if column.shared:
+                shared[asked.models[column.model]][kind] = (
+                    shared[asked.models[column.model]].get(kind, 0) + groups
+                )
     idle = {
         kind.name: max(0, reserved - serving - moving)
         for kind, reserved, serving, moving in zip(
@@ -133,6 +138,7 @@ def hour_document(found: DayPlan, hour: int) -> dict[str, Any]:
             name: own[hour] for name, own in zip(asked.models, found.mean, strict=True)
         },
         "fleet_by_model": fleet,
+        "shared_by_model": shared,
         "standing_by": {name: idle[name] + moving[name] for name in idle},
         "loading_or_finishing": moving,
         "on_demand": {kind.name: n for kind, n in zip(asked.kinds, judged.on_demand, strict=True)},
@@ -161,7 +167,7 @@ def layout_files(found: DayPlan) -> dict[str, str]:
 def _file(found: DayPlan, column: int, groups: int) -> str:
     own = found.hours.columns[column]
     kind = found.hours.kinds[own.kind].name.rpartition("/")[2]
-    name = f"{column}-{found.hours.models[own.model]}-on-{groups * own.group}-{kind}"
+    name = f"{column}-{found.hours.models[own.model]}-on-{groups * own.stands_on}-{kind}"
     return f"layouts/{re.sub(r'[^A-Za-z0-9._-]', '-', name)[:200]}.json"
 
 
@@ -172,11 +178,12 @@ def _columns(found: DayPlan) -> list[dict[str, Any]]:
             "name": column.name,
             "model": found.hours.models[column.model],
             "unit": found.hours.kinds[column.kind].name,
-            "units": column.group,
+            "units": one.units if column.shared else column.group,
+            "shared": column.shared,
             "requests_per_s": one.requests_per_s,
             "steady_requests_per_s": one.steady_requests_per_s,
             "requests_per_s_after_loss": one.left_requests_per_s,
-            "most_requests_per_s": column.group
+            "most_requests_per_s": one.units
             * found.offers[column.model, column.kind].most_requests_per_s,
             "start_s": column.start_s,
             "drain_s": column.drain_s,

@@ -52,7 +52,8 @@ def _units(found: DayPlan) -> str:
         own = [float(hour["standing_by"][kind]) for hour in hours]
         if any(own):
             series[f"{kind} standing by"] = own
-    return _chart("Units", "units", series)
+    shared = any(any(own.values()) for hour in hours for own in hour["shared_by_model"].values())
+    return _chart("Units" + ", shared ones for each model" * shared, "units", series)
 
 
 def _money(found: DayPlan) -> str:

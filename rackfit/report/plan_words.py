@@ -52,7 +52,7 @@ def _proof(found: DayPlan) -> str:
     )
     if isfinite(found.gap):
         return (
-            f"proven: at most {at_most(found.gap, 3)} above the least possible cost: no plan of whole units with any "
+            f"proven: at most {at_most(found.gap, 3)} above the least possible cost: no {found.space.words} with any "
             f"layouts costs less than ${at_least(usd_per_day(found, found.bound_usd), 2)} per day; {own}"
         )
     if isfinite(found.planned.gap):
@@ -107,7 +107,12 @@ def rows(found: DayPlan) -> list[list[str]]:
             [
                 str(hour),
                 *(f"{rate:,.4g}" for rate in own["requests_per_s"].values()),
-                *(_units(by_kind) for by_kind in own["fleet_by_model"].values()),
+                *(
+                    _units(by_kind, shared)
+                    for by_kind, shared in zip(
+                        own["fleet_by_model"].values(), own["shared_by_model"].values(), strict=True
+                    )
+                ),
                 _units(own["standing_by"]),
                 f"{own['usd']:,.2f}",
             ]
@@ -116,10 +121,14 @@ def rows(found: DayPlan) -> list[list[str]]:
 
 
 def column_lines(found: DayPlan) -> list[str]:
-    """One line for what each group of units runs, and for each kind on which a model runs on none."""
+    """One line for what each group of units runs, and for each kind on which a model runs on none; of parts of units those that serve."""
     said = []
-    for column, one in zip(found.hours.columns, found.layouts, strict=True):
-        most = column.group * found.offers[column.model, column.kind].most_requests_per_s
+    for column, one, *groups in zip(
+        found.hours.columns, found.layouts, *found.planned.plan.groups, strict=True
+    ):
+        if column.shared and not any(groups):
+            continue
+        most = one.units * found.offers[column.model, column.kind].most_requests_per_s
         counts: dict[str, int] = {}
         for replica in one.layout.replicas:
             shape = replica.shape
@@ -160,7 +169,13 @@ def print_plan(found: DayPlan, confirmed: Confirmed | None = None) -> None:
         say(line)
 
 
-def _units(by_kind: dict[str, int]) -> str:
-    if len(by_kind) == 1:
-        return str(next(iter(by_kind.values())))
-    return " + ".join(f"{n} {kind}" for kind, n in by_kind.items() if n) or "0"
+def _units(by_kind: dict[str, int], shared: dict[str, int] | None = None) -> str:
+    """Units of each kind that there are, and how many of them others share."""
+    said = [
+        f"{n} {kind}" if len(by_kind) > 1 else str(n)
+        for kind, n in by_kind.items()
+        if n or len(by_kind) == 1
+    ]
+    parted, units = sum((shared or {}).values()), sum(by_kind.values())
+    told = " shared" if parted == units else f" ({parted} shared)"
+    return (" + ".join(said) or "0") + told * bool(parted)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from costmodel.evaluate import Evaluation, evaluate
 from costmodel.layout.layout import Layout
@@ -19,8 +18,9 @@ from costmodel.plan.question import PlanQuestion, lost_of, rates_of
 from costmodel.question.instance import Instance
 from costmodel.tolerance import exceeds
 from solver.clock import Clock
+from solver.plan.bounds.of_offers import PARTED, POOLED, WHOLE, Space, bound_of
 from solver.plan.groups import UnitLayout, copies, less
-from solver.plan.hours import Planned, any_layouts, bound_usd, gap_over
+from solver.plan.hours import Planned, gap_over
 from solver.plan.offers import (
     Offers,
     by_hour,
@@ -29,21 +29,17 @@ from solver.plan.offers import (
     kinds_of,
     offers_for,
 )
+from solver.plan.shared import may_share, shared_columns
 from solver.plan.survivors import plan_kept, with_survivors
 from solver.verify import ROUNDING
 from topology.errors import NoFeasibleLayout, VerificationError
 
 #: times that a plan is made again with what groups carry together
 _AGAIN = 20
+#: share of the time that is left in which parts of units are searched, at most
+_SHARED = 0.4
 #: numbers of groups to choose from, over all hours and columns, above which a question is large
 LARGE = 40_000
-
-#: what the bound over all layouts holds for, beside what each search covers
-COVERS = (
-    "whole units: a unit runs one model in an hour, alone or together with other units of its kind",
-    "any layout on the units of a kind; loading and finishing take an hour each, or one together, as short as they may be",
-    "not covered: replicas of one model that hand KV from one kind of unit to another; two models on one unit",
-)
 
 #: group of a column on so many units, evaluated
 Stood = dict[tuple[int, int], tuple[Instance, Layout, Evaluation]]
@@ -55,7 +51,8 @@ class DayPlan:
 
     ``mean[model][hour]``: requests/s on average, ``hours.demand`` the highest. ``bound_usd``: no plan of whole units with
     any layouts costs less; ``planned.bound_usd``: none made of the columns. ``stood``: the layouts of every number of
-    groups that serves, evaluated. ``target``: the gap of each search.
+    groups that serves, evaluated. ``target``: the gap of each search. ``space``: which plans
+    ``bound_usd`` holds for.
     """
 
     asked: PlanQuestion
@@ -68,6 +65,7 @@ class DayPlan:
     stood: Stood
     target: float
     wall_s: float
+    space: Space = WHOLE
 
     @property
     def gap(self) -> float:
@@ -121,6 +119,7 @@ def plan_day(
     NoLayoutInTime
         The time limit came first.
     """
+    may_share(asked)  # before the first search, if it is too large
     offers = offers_for(asked, clock=clock, gap=gap, seed=seed, jobs=jobs, on_progress=on_progress)
     on_progress("hours")
     return plan_offers(asked, offers, clock=clock, gap=gap, seed=seed, on_progress=on_progress)
@@ -139,6 +138,7 @@ def plan_offers(
     rates = rates_of(asked)
     kinds, off = kinds_of(asked, len(rates[0]))
     fits_somewhere(asked, offers)
+    shares = may_share(asked)
 
     def hours_of(own: Offers) -> tuple[Hours, tuple[UnitLayout, ...]]:
         columns, layouts = columns_of(asked, own, len(rates[0]))
@@ -159,26 +159,17 @@ def plan_offers(
             asked, hours, offers, off, clock=clock, gap=gap, seed=seed, on_progress=on_progress
         )
         hours, layouts = hours_of(offers)
+    if shares := shares and not large:
+        own = shared_columns(
+            asked, hours, off, clock=clock.follower(_SHARED), gap=gap, seed=seed, on_progress=on_progress
+        )  # fmt: skip
+        hours, layouts = replace(hours, columns=hours.columns + own.columns), layouts + own.layouts
     hours, planned, stood = _planned(
         asked, hours, layouts, off, _planner(hours, clock, seed, on_progress)
     )
-    most = [
-        [offers[m, k].most_requests_per_s for k in range(len(kinds))]
-        for m in range(len(asked.models))
-    ]
-    # loading weights and finishing a request take some time in any layout
-    few, left = (
-        None if large else {key: table(own) for key, own in offers.items()}
-        for table in (attrgetter("most_of_few"), attrgetter("left_of_few"))
-    )
-    loosest = any_layouts(hours, most, loads=True, drains=True, few=few, left=left)
-    if large:
-        from solver.plan.by_parts.region import region_bound_usd
-
-        on_progress("bound over any layouts")
-        bound = region_bound_usd(loosest, clock=clock)
-    else:
-        bound = bound_usd(loosest, clock=clock, seed=seed)
+    on_progress("bound over any layouts")
+    space = PARTED if shares else POOLED if large else WHOLE
+    bound = bound_of(asked, hours, offers, off, space, clock=clock, seed=seed)
     if bound > planned.judged.usd * (1 + ROUNDING):
         raise VerificationError(
             f"the bound ${bound:,.4f} is above a plan that costs ${planned.judged.usd:,.4f}"
@@ -194,6 +185,7 @@ def plan_offers(
         stood,
         gap,
         clock.elapsed_s,
+        space,
     )
 
 

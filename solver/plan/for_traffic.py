@@ -13,7 +13,7 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course
 from solver.clock import Clock
 from solver.place.assemble import assemble
-from solver.plan.most import at_any_rate
+from solver.plan.bounds.most import at_any_rate
 from solver.rounds import Search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import Fleets

@@ -35,6 +35,12 @@ class UnitLayout:
     left_requests_per_s: float = 0.0
     kept: tuple[tuple[int, ...], ...] = ()
 
+    @property
+    def units(self) -> float:
+        """Units that the group has: of one that others share, the part that its chips are."""
+        usable, taken = len(self.instance.cluster.usable), len(self.instance.scenario.taken)
+        return self.group * usable / (usable + taken)
+
     def after_loss(self, most: int) -> tuple[float, ...]:
         """Requests/s of none to ``most`` groups, one of which has lost a unit; empty where it is lost whole."""
         if not self.kept:
@@ -83,35 +89,43 @@ def copies(one: UnitLayout, number: int, kind: str, off: int) -> tuple[Instance,
     if number == 1:
         return one.instance, one.layout
     cluster, failed = on_units(kind, number * one.group, off)
-    scenario = one.instance.scenario.model_copy(update={"cluster": cluster, "failed": failed})
-    instance = resolve_instance(scenario)
-    small = one.instance.cluster
-    replicas = [
-        replica.model_copy(
-            update={
-                "stages": tuple(_moved(stage, turn, small, instance.cluster) for stage in replica.stages),
-                "kv": tuple(_moved_kv(own, turn, small, instance.cluster) for own in replica.kv),
-            }
-        )
-        for turn in range(number)
-        for replica in one.layout.replicas
-    ]  # fmt: skip
+    small, large = one.instance.cluster, load_cluster(cluster)
+    turns = [turn * len(small.chips) for turn in range(number)]
+    taken = (
+        _chip(own, ahead, small, large) for ahead in turns for own in one.instance.scenario.taken
+    )
+    changed = {"cluster": cluster, "failed": failed, "taken": tuple(taken)}
+    instance = resolve_instance(one.instance.scenario.model_copy(update=changed))
+    replicas = (own for ahead in turns for own in moved(one.layout, ahead, small, large).replicas)
     return instance, one.layout.model_copy(update={"replicas": tuple(replicas)})
 
 
-def _moved(stage: Stage, turn: int, small: Cluster, large: Cluster) -> Stage:
-    chips = tuple(_chip(chip, turn, small, large) for chip in stage.chips)
+def moved(layout: Layout, ahead: int, small: Cluster, large: Cluster) -> Layout:
+    """A layout of one cluster on the chips of another, each so many places farther on."""
+    replicas = (
+        replica.model_copy(
+            update={
+                "stages": tuple(_moved(stage, ahead, small, large) for stage in replica.stages),
+                "kv": tuple(_moved_kv(own, ahead, small, large) for own in replica.kv),
+            }
+        )
+        for replica in layout.replicas
+    )
+    return layout.model_copy(update={"replicas": tuple(replicas)})
+
+
+def _moved(stage: Stage, ahead: int, small: Cluster, large: Cluster) -> Stage:
+    chips = tuple(_chip(chip, ahead, small, large) for chip in stage.chips)
     return stage.model_copy(update={"chips": chips})
 
 
-def _moved_kv(share: KvShare, turn: int, small: Cluster, large: Cluster) -> KvShare:
-    return share.model_copy(update={"chip": _chip(share.chip, turn, small, large)})
+def _moved_kv(share: KvShare, ahead: int, small: Cluster, large: Cluster) -> KvShare:
+    return share.model_copy(update={"chip": _chip(share.chip, ahead, small, large)})
 
 
-def _chip(chip: str, turn: int, small: Cluster, large: Cluster) -> str:
-    """The chip of the same place in the group of a turn."""
-    place = small.chips.index(small.chip(chip))
-    return large.chips[turn * len(small.chips) + place].id
+def _chip(chip: str, ahead: int, small: Cluster, large: Cluster) -> str:
+    """The chip so many places after that of the same place."""
+    return large.chips[ahead + small.chips.index(small.chip(chip))].id
 
 
 @dataclass(frozen=True)

@@ -1,37 +1,27 @@
-"""Units through the hours of a day (CP-SAT): the cheapest plan of given columns, and its bounds. The model is in
+"""Units through the hours of a day (CP-SAT): the cheapest plan of given columns, and its bound. The model is in
 :mod:`solver.plan.model`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from math import isfinite
 
 from ortools.sat.python import cp_model
 
-from costmodel.plan.hours import Column, Decision, Hours
+from costmodel.plan.hours import Decision, Hours
 from costmodel.plan.judge import Judged, judge
 from solver.clock import Clock
-from solver.plan.by_parts.linear import Linear
 from solver.plan.first import First, cheaper, first_plan
 from solver.plan.model import HoursModel
 from solver.verify import ROUNDING
-from topology.errors import NoFeasibleLayout, NoLayoutInTime, VerificationError
+from topology.errors import NoFeasibleLayout, VerificationError
 
 #: seconds of one solve at most, and of looking for a plan as cheap with fewer starts
-_LIMIT_S, _TIDY_S = 240.0, 10.0
+LIMIT_S, _TIDY_S = 240.0, 10.0
 #: kinds of units that are named where they are too few
 _TOLD = 5
 #: numbers of groups to choose from, over all hours and columns, up to which CP-SAT needs no plan to begin with
 SMALL = 1000
-#: a time that is not nothing, for what takes some time in any layout, seconds
-_SOME_S = 1.0
-
-#: by model and kind, requests/s of none, one, two ... units
-Few = Mapping[tuple[int, int], Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -67,9 +57,7 @@ def plan_hours(
         first = cheaper(First(None, 0.0) if first is None else first, begun, judge(asked, begun))
     if first is not None and first.found is not None:
         model.begin_with(*first.found)
-    solver, status = clock.run(
-        model.cp, seed=seed, limit_s=_LIMIT_S, linearize=True, accept_gap=gap
-    )
+    solver, status = clock.run(model.cp, seed=seed, limit_s=LIMIT_S, linearize=True, accept_gap=gap)
     if status == cp_model.INFEASIBLE:
         if first is not None and first.found is not None:
             raise VerificationError("the solver finds no plan where the judge accepts one")
@@ -107,79 +95,6 @@ def _begun(first: First, clock: Clock) -> Planned:
     )
 
 
-def any_layouts(
-    asked: Hours,
-    most: Sequence[Sequence[float]],
-    *,
-    loads: bool,
-    drains: bool,
-    few: Few | None = None,
-    left: Few | None = None,
-) -> Hours:
-    """The question of plans whose unit of kind ``k`` carries at most ``most[model][k]`` requests/s in any layout.
-
-    ``few``: by model and kind, requests/s that none, one, two ... units carry at most; ``left``: of these after any loss of one.
-
-    A unit runs one model in an hour. ``loads``, ``drains``: every layout takes some time to load, to finish; the hour that
-    is paid for it then is. What is longer than an hour, and units that may not be exchanged within one, are left out.
-    """
-    columns = []
-    for m, name in enumerate(asked.models):
-        for k, kind in enumerate(asked.kinds):
-            if most[m][k] <= 0:
-                continue
-            # what is not known is as much as is asked for
-            each = most[m][k] if isfinite(most[m][k]) else max(asked.demand[m])
-            carried = _at_most(kind.units, each, () if few is None else few[m, k])
-            columns.append(
-                Column(
-                    f"{name} on {kind.name}",
-                    m,
-                    k,
-                    1,
-                    carried,
-                    start_s=_SOME_S * loads,
-                    drain_s=_SOME_S * drains,
-                    least_hours=min((one.least_hours for one in asked.columns), default=1),
-                    after_loss=() if left is None else _left_at_most(carried, left[m, k]),
-                )
-            )
-    return replace(asked, columns=tuple(columns))
-
-
-def _left_at_most(carried: Sequence[float], left: Sequence[float]) -> tuple[float, ...]:
-    """Requests/s of none, one, two ... units at most once one is lost: no more than one fewer carries; it never falls."""
-    fewer = (0.0, *carried[:-1])
-    table = [min(own, left[n]) if n < len(left) else own for n, own in enumerate(fewer)]
-    return tuple(accumulate(table, max))
-
-
-def _at_most(units: int, each: float, few: Sequence[float]) -> tuple[float, ...]:
-    """Requests/s of none, one, two ... units at most; it never falls."""
-    table = [n * each if n >= len(few) else min(n * each, few[n]) for n in range(units + 1)]
-    return tuple(accumulate(table, max))
-
-
-def bound_usd(asked: Hours, *, clock: Clock, seed: int = 0) -> float:
-    """Money of any plan of such a question, at least.
-
-    Raises ``NoFeasibleLayout`` where even so much does not meet the demand.
-    """
-    model = HoursModel(asked)
-    solver, status = clock.run(model.cp, seed=seed, limit_s=_LIMIT_S, linearize=True)
-    if status == cp_model.INFEASIBLE:
-        raise NoFeasibleLayout(
-            "no plan meets the demand: even what units carry at most is too little"
-        )
-    found = max(0.0, solver.best_objective_bound * model.usd)
-    if status == cp_model.OPTIMAL or asked.choices <= SMALL:
-        return found
-    # without it the bound is lower; the plan that stands is not lost for it
-    with suppress(NoLayoutInTime):
-        found = max(found, Linear(asked).solve(clock=clock, limit_s=_LIMIT_S).bound_usd)
-    return found
-
-
 def _why(asked: Hours, clock: Clock, seed: int) -> str:
     """What of a question without a plan cannot be met."""
     for hour in range(asked.hours):
@@ -195,7 +110,7 @@ def _why(asked: Hours, clock: Clock, seed: int) -> str:
             ),
             usd_per_kwh=asked.usd_per_kwh[hour : hour + 1],
         )
-        _, status = clock.run(HoursModel(alone).cp, seed=seed, limit_s=_LIMIT_S)
+        _, status = clock.run(HoursModel(alone).cp, seed=seed, limit_s=LIMIT_S)
         if status == cp_model.INFEASIBLE:
             rates = ", ".join(
                 f"{name} {own[hour]:,.4g}"
@@ -206,9 +121,9 @@ def _why(asked: Hours, clock: Clock, seed: int) -> str:
             served = sum(own[hour] > 0 for own in asked.demand)
             units = sum(kind.units for kind in asked.kinds) - asked.units_lost[1]
             shared = (
-                f"; a unit serves one model in an hour, and the losses leave {units} for {served} models (rackfit solve with "
-                "models: places several on the chips of one)"
-                if served > units
+                f"; a unit serves one model in an hour, and the losses leave {units} for {served} models (share: true lets "
+                "several models have chips of one)"
+                if served > units and not asked.together
                 else ""
             )
             there = ", ".join(f"{kind.units:,} {kind.name}" for kind in asked.kinds[:_TOLD])

@@ -6,7 +6,8 @@ r"""The CP-SAT model of a plan: which groups serve which model when, and how man
     b[h, k]     units in use:  sum_j g_j n[h, j] + t[h, k]  <=  units_k
     r[k], o     units reserved, and rented beyond them:  o[h, k] >= b[h, k] - r[k]
 
-Each hour serves its demand after every loss, ``sum_j C_j(n[h, j] - lost_j) >= d[h]``; hours repeat. Rates and power are
+Columns that share units have as many groups each, ``n[h, j] = n[h, j']``; where a unit counts in parts, ``b`` times them holds what
+is in use. Each hour serves its demand after every loss, ``sum_j C_j(n[h, j] - lost_j) >= d[h]``; hours repeat. Rates and power are
 counted so finely that sums equal to a limit meet it, and what meets it here meets it within the judge's rounding band;
 money is rounded down, so that the bound holds.
 """
@@ -44,8 +45,12 @@ class Given:
 class HoursModel:
     """The variables and rules of one question."""
 
-    def __init__(self, asked: Hours, given: Given | None = None) -> None:
+    def __init__(
+        self, asked: Hours, given: Given | None = None, parts: Sequence[int] | None = None
+    ) -> None:
+        """``parts``: by kind, how many groups of size 1 a unit has room for; 1 unless told."""
         self.asked, self.given, self.cp = asked, given, cp_model.CpModel()
+        self.parts = [1] * len(asked.kinds) if parts is None else parts
         hours, columns = range(asked.hours), asked.columns
         self.reserved = [
             self.cp.new_int_var(*kind.reserved, f"reserved[{kind.name}]") for kind in asked.kinds
@@ -99,7 +104,7 @@ class HoursModel:
             drain.append(self.given.drain[hour][kind])
         exchanges = asked.exchanges if self.given is None else self.given.exchanges
         for moving in (load, drain) if exchanges[kind] else (load + drain,):
-            self.cp.add(used >= cp_model.LinearExpr.sum(serving + moving))
+            self.cp.add(self.parts[kind] * used >= cp_model.LinearExpr.sum(serving + moving))
         return used
 
     def _changes(self, hour: int) -> None:
@@ -110,6 +115,9 @@ class HoursModel:
             if column.least_hours > 1:
                 recent = (self.start[hour - back][index] for back in range(column.least_hours))
                 self.cp.add(sum(recent) <= now)
+        for first, *others in self.asked.together:
+            for index in others:
+                self.cp.add(self.serve[hour][index] == self.serve[hour][first])
 
     def _demand(self, hour: int) -> None:
         """Every model is served after every loss."""
@@ -169,6 +177,10 @@ class HoursModel:
         self.rounding_usd = most * self.usd
         self.cost = sum(down(usd, self.usd) * one for usd, one in terms)
         self.cp.minimize(self.cost)
+
+    def use_at_least(self, hour: int, kind: int, units: int) -> None:
+        """So many units of a kind are in use in an hour."""
+        self.cp.add(self._used[hour][kind] >= units)
 
     def begin_with(self, plan: Decision, judged: Judged) -> None:
         """Tell the solver a plan that the judge accepts: the value of every variable, so that it need not complete it."""

@@ -17,9 +17,9 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
 from solver.clock import Clock
+from solver.plan.bounds.most import asked_of
 from solver.plan.day import DayPlan
 from solver.plan.groups import chips_off, copies, less
-from solver.plan.most import asked_of
 from solver.traffic.asked import Asked
 
 #: seconds of even arrivals that are replayed, and requests at most

@@ -27,9 +27,9 @@ from solver.clock import Clock
 from solver.fleet.asked import Fleet, fleet_of
 from solver.fleet.items import Item
 from solver.place.assemble import assemble
+from solver.plan.bounds.most import asked_of, at_any_rate
 from solver.plan.for_traffic import highest_rate
 from solver.plan.groups import Start, UnitLayout, less, on_units, start_s
-from solver.plan.most import asked_of, at_any_rate
 from solver.rounds import Search
 from solver.scaling import down
 from solver.shapes.shapes import ROLES

@@ -31,14 +31,15 @@ _ALONE = 0.8
 
 
 def plan_kept(asked: Hours, *, clock: Clock, seed: int) -> Planned:
-    """The cheapest plan found, begun with the best of those with fewer columns where groups keep a part after a loss.
+    """The cheapest plan found, begun with the best of those with fewer columns where groups keep a part after a loss or share units.
 
     Raises what :func:`solver.plan.hours.plan_hours` raises.
     """
     keep = [index for index, one in enumerate(asked.columns) if one.after_loss]
-    plain = [index for index in range(len(asked.columns)) if index not in keep]
+    more = [index for index, one in enumerate(asked.columns) if one.after_loss or one.shared]
+    plain = [index for index in range(len(asked.columns)) if index not in more]
     begun: Planned | None = None
-    for chosen in [plain, *([*_beside(asked, plain, one), one] for one in keep)] if keep else []:
+    for chosen in [plain, *([*_beside(asked, plain, one), one] for one in keep)] if more else []:
         columns = tuple(asked.columns[index] for index in chosen)
         if {one.model for one in columns} != set(range(len(asked.models))):
             continue

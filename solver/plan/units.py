@@ -11,9 +11,9 @@ from math import inf
 from costmodel.plan.question import PlanModel, PlanUnits
 from costmodel.question.instance import resolve_instance
 from solver.clock import Clock
+from solver.plan.bounds.most import asked_of, most_of_a_unit, most_of_few
 from solver.plan.for_traffic import best_for_traffic
 from solver.plan.groups import Start, UnitLayout, on_units, start_s
-from solver.plan.most import asked_of, most_of_a_unit, most_of_few
 from solver.search import search
 from topology import load_cluster
 from topology.errors import NoFeasibleLayout
@@ -64,7 +64,7 @@ def offer(
     size = len(load_cluster(units.cluster).chips)
     while group <= units.count and (group == 1 or group * size <= _GROUP_CHIPS or not found):
         try:
-            one = _layout(model, units, group, off, start, clock, gap, seed)
+            one = layout_on(model, units, group, off, start, clock=clock, gap=gap, seed=seed)
         except NoFeasibleLayout as error:
             one, reason = None, str(error)
         best = max((own.requests_per_s / own.group for own in found), default=0.0)
@@ -79,18 +79,24 @@ def offer(
     return Offer(tuple(found), most, covers, "" if found else reason, few, left)
 
 
-def _layout(
+def layout_on(
     model: PlanModel,
     units: PlanUnits,
     group: int,
     off: int,
     start: Start,
+    *,
     clock: Clock,
     gap: float,
     seed: int,
+    taken: tuple[str, ...] = (),
 ) -> UnitLayout | None:
+    """The layout that carries most on so many units, of which others have the chips ``taken``; ``None`` where no replay meets the percentiles.
+
+    Raises what searches raise.
+    """
     cluster, failed = on_units(units.cluster, group, off)
-    scenario = model.scenario(cluster, failed)
+    scenario = model.scenario(cluster, failed).model_copy(update={"taken": taken})
     if model.traffic is not None:
         asked = asked_of(model, seed)
         best = best_for_traffic(scenario, asked, clock=clock, gap=gap, seed=seed)

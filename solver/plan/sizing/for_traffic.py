@@ -19,7 +19,7 @@ from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import judged
 from solver.answer import SearchResult
 from solver.clock import Clock
-from solver.plan.most import most_of_arrivals, most_of_traffic
+from solver.plan.bounds.most import most_of_arrivals, most_of_traffic
 from solver.plan.sizing.carried import MOST_CHIPS, Capability, Units
 from solver.plan.sizing.peak import DRAWS, PeakReplay, p99
 from solver.traffic.asked import Asked, questions

@@ -128,7 +128,7 @@ def test_a_plan_without_a_bound_is_not_said_to_be_proven(
     def without(*words: Any, **more: Any) -> Any:
         return replace(made(*words, **more), bound_usd=0.0)
 
-    monkeypatch.setattr(day, "bound_usd", lambda *words, **more: 0.0)
+    monkeypatch.setattr(day, "bound_of", lambda *words, **more: 0.0)
     if not own:
         monkeypatch.setattr(day, "plan_kept", without)
     path = written(tmp_path, models=[PLAN["models"][0]])

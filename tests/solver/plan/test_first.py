@@ -11,8 +11,11 @@ from costmodel.plan.hours import Column, Hours, Kind
 from costmodel.plan.judge import judge
 from solver.clock import Clock
 from solver.plan import hours as under_test
+from solver.plan.bounds import any_layouts
+from solver.plan.bounds.any_layouts import bound_usd
+from solver.plan.by_parts.linear import Linear
 from solver.plan.first import First, first_plan
-from solver.plan.hours import bound_usd, plan_hours
+from solver.plan.hours import plan_hours
 from solver.plan.model import HoursModel
 from tests.solver.plan.enumerated_plans import best_of_all, tiny
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
@@ -45,7 +48,7 @@ def test_a_search_that_finds_nothing_returns_the_plan_that_it_began_with(
 ) -> None:
     asked = wide()
     assert asked.choices > under_test.SMALL
-    monkeypatch.setattr(under_test, "_LIMIT_S", 1e-6)
+    monkeypatch.setattr(under_test, "LIMIT_S", 1e-6)
     found = plan_hours(asked, clock=Clock())
     assert not judge(asked, found.plan).violations
     assert found.judged.usd == judge(asked, found.plan).usd
@@ -61,8 +64,8 @@ def test_a_relaxation_without_time_leaves_the_search_s_own_bound(
     def late(self: object, **_: object) -> None:
         raise NoLayoutInTime("late")
 
-    monkeypatch.setattr(under_test.Linear, "solve", late)
-    monkeypatch.setattr(under_test, "_LIMIT_S", 1e-6)
+    monkeypatch.setattr(Linear, "solve", late)
+    monkeypatch.setattr(any_layouts, "LIMIT_S", 1e-6)
     asked = wide()
     assert 0 <= bound_usd(asked, clock=Clock()) <= plan_hours(asked, clock=Clock()).judged.usd
 
@@ -115,7 +118,7 @@ def test_the_solver_is_told_every_variable_of_the_first_plan() -> None:
 def test_what_was_not_found_is_said_apart_from_the_time_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(under_test, "_LIMIT_S", 1e-6)
+    monkeypatch.setattr(under_test, "LIMIT_S", 1e-6)
     monkeypatch.setattr(under_test, "first_plan", lambda *_, **__: First(None, 0.0))
     with pytest.raises(NoFeasibleLayout, match="in the work that one search may take") as raised:
         plan_hours(wide(), clock=Clock())

@@ -12,7 +12,8 @@ import pytest
 from costmodel.plan.hours import HOUR_S, Column, Decision, Hours, Kind
 from costmodel.plan.judge import judge
 from solver.clock import Clock
-from solver.plan.hours import any_layouts, bound_usd, plan_hours
+from solver.plan.bounds.any_layouts import any_layouts, bound_usd
+from solver.plan.hours import plan_hours
 from tests.solver.plan.enumerated_plans import Rows, best_of_all, tiny
 from topology.errors import NoFeasibleLayout
 

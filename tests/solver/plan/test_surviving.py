@@ -16,17 +16,18 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course
 from costmodel.replay.targets import Targets
 from solver.clock import Clock
-from solver.plan import day, most, survivors
+from solver.plan import day, survivors
+from solver.plan.bounds import most
+from solver.plan.bounds.most import asked_of, most_of_few
 from solver.plan.by_parts.linear import Linear
 from solver.plan.groups import Start, UnitLayout, less
-from solver.plan.most import asked_of, most_of_few
 from solver.plan.surviving import surviving
 from solver.plan.survivors import plan_kept, with_survivors
 from solver.plan.units import Offer
 from solver.traffic.judge import meets_targets
 from solver.traffic.losses import losses
+from tests.solver.plan.bounds.test_after_loss import with_losses
 from tests.solver.plan.enumerated_plans import best_of_all
-from tests.solver.plan.test_after_loss import with_losses
 from tests.solver.plan.test_units import long_prompts, with_trace
 
 

@@ -19,8 +19,9 @@ from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
 from solver.answer import SearchResult
 from solver.clock import Clock
-from solver.plan import for_traffic, most
+from solver.plan import for_traffic
 from solver.plan import units as under_test
+from solver.plan.bounds import most
 from solver.plan.day import plan_day
 from solver.plan.groups import Start, chips_off, copies, on_units
 from solver.plan.offers import _together
@@ -158,13 +159,13 @@ def test_no_bound_is_said_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_group_that_can_carry_no_more_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    one_layout = under_test._layout
+    one_layout = under_test.layout_on
 
-    def counted(model: PlanModel, units: PlanUnits, group: int, *words: Any) -> Any:
+    def counted(model: PlanModel, units: PlanUnits, group: int, *words: Any, **more: Any) -> Any:
         asked.append(group)
-        return one_layout(model, units, group, *words)
+        return one_layout(model, units, group, *words, **more)
 
-    monkeypatch.setattr(under_test, "_layout", counted)
+    monkeypatch.setattr(under_test, "layout_on", counted)
     model = PlanModel(model="llama-3.1-8b", slo=Slo(ttft=2.0, tpot=0.05), requests_per_s=(1.0,))
     units = PlanUnits(cluster="hgx-h200", count=16)
     found = offer(model, units, 0, Start("host", 0.0), clock=Clock(), gap=0.02, seed=0)

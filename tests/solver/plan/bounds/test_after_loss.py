@@ -13,8 +13,9 @@ import pytest
 from costmodel.plan.hours import Hours
 from solver.clock import Clock
 from solver.fleet.items import Item
-from solver.plan.after_loss import most_after_loss
-from solver.plan.hours import any_layouts, bound_usd, plan_hours
+from solver.plan.bounds.after_loss import most_after_loss
+from solver.plan.bounds.any_layouts import any_layouts, bound_usd
+from solver.plan.hours import plan_hours
 from solver.shapes.shapes import ROLES
 from tests.solver.plan.enumerated_plans import Rows, alone, best_of_all, tiny
 from tests.solver.plan.test_hours import SAME, most_of_a_unit

@@ -19,7 +19,7 @@ from costmodel.replay.targets import Targets
 from solver.bounds.relaxed import relaxed_bound
 from solver.clock import Clock
 from solver.known import Known
-from solver.plan.after_loss import most_after_loss
+from solver.plan.bounds.after_loss import most_after_loss
 from solver.plan.groups import on_units
 from solver.search import search
 from solver.traffic.asked import Asked, questions

@@ -1,0 +1,1 @@
+"""What whole units carry at most, and what a plan costs at least."""
