@@ -235,7 +235,7 @@ def _columns(
     ]
     columns = []
     for place, ((m, _), one) in enumerate(zip(way, stood, strict=True)):
-        beside = " and ".join(own for at, own in enumerate(names) if at != place)
+        beside = ", ".join(own for at, own in enumerate(names) if at != place)
         column = Column(
             f"{names[place]} of {units.called}, beside {beside}", m, kind, int(place == 0),
             tuple(n * one.requests_per_s for n in range(units.count + 1)),
