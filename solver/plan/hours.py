@@ -121,8 +121,8 @@ def _why(asked: Hours, clock: Clock, seed: int) -> str:
             served = sum(own[hour] > 0 for own in asked.demand)
             units = sum(kind.units for kind in asked.kinds) - asked.units_lost[1]
             shared = (
-                f"; a unit serves one model in an hour, and the losses leave {units} for {served} models (share: true lets "
-                "several models have chips of one)"
+                f"; a unit serves one model in an hour unless models can share it (share: true), and the losses leave {units} "
+                f"for {served} models"
                 if served > units and not asked.together
                 else ""
             )

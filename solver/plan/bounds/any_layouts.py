@@ -99,7 +99,7 @@ def any_parts(
                 continue
             each = most[m][k] if isfinite(most[m][k]) else max(asked.demand[m])
             size = len(shares[k])
-            whole = (*few[m, k], *[inf] * kind.units)
+            whole = (*few[m, k], *[inf] * (kind.units + 1))
             dearest = sorted([*shares[k]] * kind.units, reverse=True)
             money = enumerate(accumulate(dearest, initial=0.0))
             limited = (min(each * own, whole[ceil(chips / size)]) for chips, own in money)

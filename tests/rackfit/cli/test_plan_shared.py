@@ -87,7 +87,7 @@ def test_models_that_may_not_share_take_a_node_each(tmp_path: Path) -> None:
     assert "up to 2 rented by the hour" in said
     few = run(tmp_path, share=False, units=[{"cluster": "hgx-h200", "count": 1}])
     assert isinstance(few.exception, NoFeasibleLayout)
-    assert "share: true lets several models have chips of one" in str(few.exception)
+    assert "unless models can share it (share: true)" in str(few.exception)
 
 
 def test_what_is_wrong_with_sharing_is_said(

@@ -130,6 +130,9 @@ def test_what_parts_of_units_carry_at_most() -> None:
     # a dear chip may carry as much as it costs
     (one,) = any_parts(asked, [[8.0]], [[0.1, 0.1, 0.1, 0.7]], few={(0, 0): (0.0,)}).columns
     assert one.requests_per_s[:3] == pytest.approx((0.0, 5.6, 11.2))
+    # nothing is known of unlike chips but what they cost
+    (one,) = any_parts(asked, [[8.0]], even, few={(0, 0): ()}).columns
+    assert one.requests_per_s == tuple(2.0 * chips for chips in range(9))
     # what is not known is as much as is asked for
     unknown = replace(asked, demand=((3.0,),))
     (one,) = any_parts(unknown, [[float("inf")]], even, few={(0, 0): (0.0,)}).columns
