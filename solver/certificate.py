@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from costmodel.question.instance import Instance
 from solver.fleet.asked import links_between
 from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import NARROWEST, ShapeTable, most_domains, tensor_widths
-from solver.shapes.spans import span_families
+from solver.shapes.shapes import NARROWEST, ShapeTable, families_of, most_domains, tensor_widths
+from solver.shapes.spans import SpanFamily
 from solver.shapes.stands import every_set
 
 #: chips that a replica may take in each domain, by family of spans
@@ -26,6 +26,16 @@ _LEFT_OUT = {
     "none": "one replica with unequal numbers of chips in several domains or over domains that "
     "differ in usable chips, links or NICs",
 }
+
+#: families whose pools are also filled with whole stages
+_FILLED = "as many whole stages in each as it holds and the rest in one more, the largest first"
+_BUT_FILLED = " (unless whole stages fill all but one)"
+
+
+def _numbers(family: SpanFamily) -> str:
+    """Chips that a replica may take in each domain."""
+    own = [_NUMBERS[family.kind]] if family.kind in _NUMBERS else []
+    return " or ".join([*own, _FILLED] if family.filled else own)
 
 
 _COPIES = "spare slots hold copies, and no expert has more of them than a busier one of its layer"
@@ -60,10 +70,10 @@ def covers(
     """The search space as a list: what is in it, then what is not."""
     limits, engine = instance.limits, instance.engine
     domains = most_domains(instance, classes)
-    families = span_families(classes, domains)
+    families = families_of(instance, classes)
     found = [*_of_shapes(instance, classes, shapes, domains)]
     found += [
-        f"replicas over up to {domains} domains of {family.chip} with {_NUMBERS[family.kind]}, in one stage or in "
+        f"replicas over up to {domains} domains of {family.chip} with {_numbers(family)}, in one stage or in "
         "stages of one width that each lie in one domain"
         for family in families
         if family.spans
@@ -91,7 +101,11 @@ def covers(
         ),
         "mixed replicas in pipeline stages",
         "chips of different types in one replica",
-        *dict.fromkeys(_LEFT_OUT[family.kind] for family in families if family.kind != "every"),
+        *dict.fromkeys(
+            _LEFT_OUT[family.kind] + _BUT_FILLED * family.filled
+            for family in families
+            if family.kind != "every"
+        ),
         "speculative decoding"
         if drafts is None
         else f"another number of drafted tokens than {drafts.draft_tokens}",

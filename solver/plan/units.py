@@ -75,6 +75,8 @@ def offer(
         elif found:
             break
         group *= 2
+    # groups may run what the search of all units does not look at
+    most = max([most, *(one.requests_per_s / one.group for one in found)])
     few, left = most_of_few(model, units, off, clock, seed)
     return Offer(tuple(found), most, covers, "" if found else reason, few, left)
 

@@ -21,7 +21,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica import memory
 from costmodel.rules.within_measured import kept_within
 from solver.shapes.pools import PoolClass
-from solver.shapes.spans import Parts, span_families
+from solver.shapes.spans import Parts, SpanFamily, span_families
 from topology.chip import Chip
 
 Ints = NDArray[np.int64]
@@ -121,10 +121,10 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
     """All shapes of all roles on all classes."""
     widths = tensor_widths(instance)
     most = most_domains(instance, classes)
-    families = span_families(classes, most)
+    families = families_of(instance, classes)
     spans = tuple(parts for family in families for parts in family.spans)
     standings = [one for c in classes for one in _standings(instance, c, most)]
-    standings += _span_standings(instance, spans)
+    standings += _span_standings(instance, families)
     slots_of: dict[int, list[int]] = {}
     rows: list[tuple[int, ...]] = []
     for stand in standings:
@@ -204,6 +204,15 @@ def most_domains(instance: Instance, classes: Sequence[PoolClass]) -> int:
     return max(_DOMAINS, 2 * ceil(held / room)) if room > 0 else _DOMAINS
 
 
+def families_of(instance: Instance, classes: Sequence[PoolClass]) -> tuple[SpanFamily, ...]:
+    """Spans of each chip type that a replica of the model may stand on."""
+    return span_families(classes, most_domains(instance, classes), _most_stages(instance))
+
+
+def _most_stages(instance: Instance) -> int:
+    return min(instance.limits.max_pipeline_stages, instance.operations.num_layers)
+
+
 def tensor_widths(instance: Instance) -> list[int]:
     """Tensor-parallel widths: divisors of query heads, a draft's too, which cut the experts of a draft beside a dense model."""
     heads = instance.operations.query_heads
@@ -243,9 +252,8 @@ def cuts_experts(instance: Instance, chips: int) -> bool:
 
 def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator[Footing]:
     """Every way to stand on equally many chips in each of some pools of a class."""
-    limits, index = instance.limits, pool_class.index
+    index, stages = pool_class.index, _most_stages(instance)
     pools = 1 if pool_class.cut_off else len(pool_class.pools)
-    stages = min(limits.max_pipeline_stages, instance.operations.num_layers)
     for chips in range(1, pool_class.size + 1):
         yield Footing(index, 1, 1, chips, 1, chips, (chips,))
         for span in range(2, min(pools, most) + 1):
@@ -258,11 +266,11 @@ def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator
                 yield Footing(index, pp, 1, chips * pp, 1, chips, (chips,))
 
 
-def _span_standings(instance: Instance, spans: tuple[Parts, ...]) -> list[Footing]:
+def _span_standings(instance: Instance, families: Sequence[SpanFamily]) -> list[Footing]:
     """Spans as one stage, or as stages of one width of which each lies in one pool."""
-    stages = min(instance.limits.max_pipeline_stages, instance.operations.num_layers)
-    found = []
-    for number, parts in enumerate(spans):
+    stages = _most_stages(instance)
+    found: list[Footing] = []
+    for number, parts in enumerate(parts for family in families for parts in family.spans):
         home, most, total = parts[0][0], max(n for _, n in parts), sum(n for _, n in parts)
         slices = tuple(sorted({n for _, n in parts}))
         if instance.operations.moe is not None:

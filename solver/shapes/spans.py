@@ -3,7 +3,8 @@
 The other ways to stand take the same number of chips in each of several pools of one class. A span
 takes any number in each: four, four and two where nodes are partly taken or broken. On few pools every
 such choice is tried; where that would be too many, equal numbers in pools of one class; else whole pools and
-equal numbers over unlike ones. Classes of so many pools that the fleet model does not tell them apart
+equal numbers over unlike ones. Beside these, pools are filled: as many whole stages in each as it holds, and the rest in
+one more. Classes of so many pools that the fleet model does not tell them apart
 have none.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement, product
+from itertools import chain, combinations_with_replacement, product
 from math import comb, prod
 from typing import Literal
 
@@ -21,6 +22,8 @@ from topology import Cluster
 
 #: chips taken in each pool as ``(pool class, chips)``, by class, most chips first
 Parts = tuple[tuple[int, int], ...]
+
+Kind = Literal["every", "by_class", "even", "none"]
 
 #: most spans of one chip type: each may become an item of the fleet model
 MOST_SPANS = 128
@@ -31,16 +34,19 @@ class SpanFamily:
     """The spans of one chip type.
 
     ``kind``: ``every`` choice of chips per pool, ``by_class`` equal numbers within a class, ``even`` whole
-    pools or equal numbers, ``none``.
+    pools or equal numbers, ``none``; ``filled``: beside these, pools filled with whole stages but for the last.
     """
 
     chip: str
-    kind: Literal["every", "by_class", "even", "none"]
+    kind: Kind
     spans: tuple[Parts, ...]
+    filled: bool = False
 
 
-def span_families(classes: Sequence[PoolClass], most_domains: int) -> tuple[SpanFamily, ...]:
-    """Spans of each chip type that lies in at least two domains."""
+def span_families(
+    classes: Sequence[PoolClass], most_domains: int, stages: int
+) -> tuple[SpanFamily, ...]:
+    """Spans of each chip type that lies in at least two domains, of replicas of up to so many stages."""
     by_type: dict[str, list[PoolClass]] = {}
     for pool_class in classes:
         if pool_class.cut_off:
@@ -51,8 +57,8 @@ def span_families(classes: Sequence[PoolClass], most_domains: int) -> tuple[Span
         if sum(len(c.pools) for c in own) < 2:
             continue
         few = all(c.few for c in own)
-        ways: list[tuple[Literal["every", "by_class", "even"], int, Iterator[Parts]]] = [
-            ("every", prod(comb(c.size + len(c.pools), c.size) for c in own), _every(own)),
+        ways: list[tuple[Kind, int, Iterator[Parts]]] = [
+            ("every", prod(comb(c.size + len(c.pools), c.size) for c in own), _every(own))
         ]
         if len(own) > 1:
             least = min(c.size for c in own)
@@ -65,6 +71,10 @@ def span_families(classes: Sequence[PoolClass], most_domains: int) -> tuple[Span
             if few and most <= MOST_SPANS:
                 family = SpanFamily(chip, kind, _distinct(spans, most_domains))
                 break
+        if few and family.kind != "every":
+            filled = _distinct(chain(family.spans, _filled(own, stages)), most_domains)
+            if len(filled) <= MOST_SPANS:
+                family = SpanFamily(chip, family.kind, filled, filled=True)
         found.append(family)
     return tuple(found)
 
@@ -104,6 +114,23 @@ def _even(classes: Sequence[PoolClass]) -> Iterator[Parts]:
             yield tuple((c.index, c.size) for c, count in used for _ in range(count))
             for chips in range(1, min(c.size for c, _ in used) + 1):
                 yield tuple((c.index, chips) for c, count in used for _ in range(count))
+
+
+def _filled(classes: Sequence[PoolClass], stages: int) -> Iterator[Parts]:
+    """Stages of any width, as many in each pool as it holds and the rest in one more, the largest pools first."""
+    pools = [c for c in sorted(classes, key=lambda own: -own.size) for _ in c.pools]
+    for width in range(1, pools[0].size + 1):
+        full: list[tuple[int, int]] = []
+        left = stages
+        for own in pools:
+            held = min(own.size // width, left)
+            for number in range(1, held + 1):
+                parts = [*full, (own.index, number * width)]
+                yield tuple(sorted(parts, key=lambda part: (part[0], -part[1])))
+            full.append((own.index, held * width))
+            left -= held
+            if held < own.size // width or not held:
+                break
 
 
 def _distinct(spans: Iterator[Parts], most_domains: int) -> tuple[Parts, ...]:

@@ -138,7 +138,7 @@ def test_whole_replicas_are_bounded_by_their_number_on_all_chips(sizes: list[int
 
 def spans(rng: np.random.Generator, classes: tuple[PoolClass, ...], number: int) -> list[Item]:
     """Items on unequal numbers of chips in pools of any class."""
-    (family,) = span_families(classes, 8)
+    (family,) = span_families(classes, 8, 8)
     assert family.kind == "every"
     found = []
     for place in rng.choice(len(family.spans), 3, replace=False).tolist():

@@ -13,6 +13,9 @@ from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
 from solver.clock import Clock
 from solver.search import search
+from solver.shapes.pools import pool_classes
+from solver.shapes.spans import span_families
+from topology import load_cluster
 
 RACK = {
     "rack": "rack",
@@ -114,3 +117,55 @@ def test_each_chip_type_serves_where_it_is_best(tmp_path: Path) -> None:
     ]
     assert all(len(own) == 1 for own in types)
     assert {name for own in types for name in own} == {"gb200", "h200"}
+
+
+def test_pools_are_filled_with_whole_stages_beside_other_spans() -> None:
+    classes = pool_classes(load_cluster("hgx-h200@3"))
+    (family,) = span_families(classes, 8, 8)
+    assert (family.kind, family.filled) == ("none", True)
+    assert {tuple(chips for _, chips in parts) for parts in family.spans} == {
+        (6, 3), (6, 6, 3), (8, 2), (8, 4), (8, 6), (8, 8, 4),
+    }  # fmt: skip
+    assert {len(one.spans) for one in span_families(classes, 2, 8)} == {4}
+    # with a dead chip, pools of seven come last
+    broken = Scenario(model="llama-3.1-8b", cluster="hgx-h200@3", workload="chat", failed=("r2g7",))
+    dead = pool_classes(resolve_instance(broken).cluster)
+    large, small = (c.index for c in sorted(dead, key=lambda own: -own.size))
+    (family,) = span_families(dead, 8, 8)
+    assert (family.kind, family.filled) == ("even", True)
+    named = {large: "", small: "of seven"}
+    found = {
+        tuple(sorted((named[index], chips) for index, chips in parts)) for parts in family.spans
+    }
+    for filled in (
+        [("", 4), ("", 8)], [("", 3), ("", 6)], [("", 8), ("", 8), ("of seven", 4)],
+        [("", 6), ("", 6), ("of seven", 3)], [("", 6), ("", 6), ("of seven", 6)],
+    ):  # fmt: skip
+        assert tuple(filled) in found
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "workload", "slo"),
+    [
+        # six stages of two chips: a node and half of another
+        ("qwen3-32b", "rtx4090", {"input_tokens": 200, "output_tokens": 500}, {"ttft": 1.0}),
+        ("mixtral-8x22b", "rtx4090", {"input_tokens": 1000, "output_tokens": 500}, {"ttft": 3.0, "tpot": 0.08}),
+    ],
+    ids=["dense", "experts"],
+)  # fmt: skip
+def test_a_node_more_does_not_cost_more(
+    model: str, cluster: str, workload: dict[str, int], slo: dict[str, float]
+) -> None:
+    """Replicas on a node and a part of another were looked at on two nodes, and not on three."""
+    usd = []
+    for number in (2, 3, 4):
+        question = {
+            "model": model, "cluster": f"{cluster}@{number}", "workload": workload, "slo": slo, "pay": "used",
+        }  # fmt: skip
+        found = search(resolve_instance(Scenario.model_validate(question)), clock=Clock(120))
+        assert any(
+            "whole stages" in line or "any number" in line for line in found.certificate.covers
+        )
+        usd.append(found.evaluation.usd_per_m_output_tokens or 0.0)
+    assert usd[1] <= usd[0] * (1 + found.certificate.gap)
+    assert usd[2] <= usd[1] * (1 + found.certificate.gap)

@@ -268,7 +268,8 @@ def test_a_demand_that_all_units_together_do_not_carry_is_said_with_its_hour() -
 def test_fewer_units_than_models_are_said_to_be_so() -> None:
     alone = replace(small(), kinds=(replace(kind(), units=1),), demand=((1.0,) * 3, (1.0,) * 3))
     with pytest.raises(
-        NoFeasibleLayout, match=r"one model in an hour unless .*, and the losses leave 1 for 2 models"
+        NoFeasibleLayout,
+        match=r"one model in an hour unless .*, and the losses leave 1 for 2 models",
     ):
         plan_hours(alone, clock=Clock())
 

@@ -175,6 +175,16 @@ def test_a_group_that_can_carry_no_more_is_not_searched(monkeypatch: pytest.Monk
     assert asked == [1]
 
 
+def test_no_unit_is_said_to_carry_less_than_a_group_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a search of all units leaves out, groups of a few may run."""
+    monkeypatch.setattr(under_test, "most_of_a_unit", lambda *words: (1.0, ()))
+    model = PlanModel(model="llama-3.1-8b", requests_per_s=(1.0,))
+    units = PlanUnits(cluster=KIND, count=1)
+    found = offer(model, units, 0, Start("flash", 0.0), clock=Clock(), gap=0.01, seed=0)
+    (one,) = found.layouts
+    assert found.most_requests_per_s == one.requests_per_s > 1.0
+
+
 def test_many_units_are_bounded_without_a_search_of_all_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import rackfit
 from costmodel.replica.fleet import NOTHING, Crossings, PricedLayout
-from costmodel.together.judge import _headroom, judge
+from costmodel.together.judge import headroom_of, judge
 from costmodel.together.question import Models, resolve_together
 
 
@@ -46,14 +46,17 @@ def priced(models: Models, capacity: float, share: float, passes: float = 0.0) -
 
 def test_links_are_shared_by_all_models(models: Models) -> None:
     small, large = models.rates
+    links = models.instances[0].cluster.uplinks
     idle = priced(models, 2 * large, 0.0)
-    assert _headroom(models, [priced(models, 2 * small, 0.6), idle]) == pytest.approx(2.0)
+    assert headroom_of(
+        links, models.rates, [priced(models, 2 * small, 0.6), idle]
+    ) == pytest.approx(2.0)
     both = [priced(models, 2 * small, 0.6), priced(models, 2 * large, 0.6)]
-    assert _headroom(models, both) == pytest.approx(1 / 0.6)
+    assert headroom_of(links, models.rates, both) == pytest.approx(1 / 0.6)
     both[1] = priced(models, 2 * large, 0.6, passes=0.7)
-    assert _headroom(models, both) == pytest.approx(0.3 / 0.6)
+    assert headroom_of(links, models.rates, both) == pytest.approx(0.3 / 0.6)
     both[0] = priced(models, 2 * small, 0.1, passes=0.4)
-    assert _headroom(models, both) == 0.0
+    assert headroom_of(links, models.rates, both) == 0.0
 
 
 def test_pools_that_are_not_told_apart_are_shared_one_model_after_another() -> None:
