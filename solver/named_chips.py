@@ -63,7 +63,12 @@ class NamedChips(Known):
             size = int(part * one.size)
             pools = tuple(replace(pool, chips=pool.chips[:size]) for pool in one.pools)
             fewer.append(replace(one, size=size, pools=pools, prices=one.prices[:size]))
+        fits = [
+            item
+            for item in self.hoped()
+            if all(max(item.slices_in(one.index), default=0) <= one.size for one in fewer)
+        ]
         return solve_fleet(
-            self.hoped(), fewer, self.question, clock=self.clock, time_limit_s=_FLEET_S,
+            fits, fewer, self.question, clock=self.clock, time_limit_s=_FLEET_S,
             seed=self.seed, accept_gap=self.target,
         ).fleet  # fmt: skip

@@ -123,8 +123,12 @@ def problems_of(error: ValidationError, place: str) -> list[Problem]:
     paths = [_path(item["loc"], whole=item["type"] == "extra_forbidden") for item in said]
     # a list may be wrong in its entries: that it is no number, the other thing it might be, tells nothing
     lists = {path.rpartition("[")[0] for path in paths if path.endswith("]")}
+    # and a value that is read and refused need not be a list
+    read = {path for one, path in zip(said, paths, strict=True) if one["type"] == "value_error"}
     for item, path in zip(said, paths, strict=True):
         unknown = item["type"] == "extra_forbidden"
+        if path in read and item["type"] in ("tuple_type", "list_type"):
+            continue
         if (
             path in lists
             and isinstance(item["input"], list)

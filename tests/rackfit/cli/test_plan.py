@@ -247,6 +247,14 @@ def test_a_list_that_is_wrong_in_one_entry_is_not_said_to_be_no_number(tmp_path:
     ]
 
 
+def test_a_price_that_is_refused_is_not_said_to_be_no_list(tmp_path: Path) -> None:
+    units = [{**PLAN["units"][0], "on_demand_usd_per_hour": 0}]
+    found = run(written(tmp_path, units=units))
+    assert isinstance(found.exception, InstanceError)
+    (problem,) = found.exception.problems
+    assert str(problem) == "plan.yaml: units[0].on_demand_usd_per_hour: must be positive, got 0"
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [

@@ -13,6 +13,7 @@ from costmodel.question.workload import Slo, Workload
 from solver.clock import Clock
 from solver.fleet.asked import fleet_of
 from solver.fleet.items import Item
+from solver.named_chips import NamedChips
 from solver.place.assemble import ReplicaSource, _chips, _needs
 from solver.shapes.pools import pool_classes
 
@@ -63,3 +64,19 @@ def test_in_a_fleet_each_stage_has_a_set_of_its_own(hurt: Instance) -> None:
     stages = [chips[at : at + 4] for (chips,) in chosen.values() for at in range(0, len(chips), 4)]
     assert len({chip for stage in stages for chip in stage}) == 56
     assert slowest_s(hurt, stages) == pytest.approx(quickest_s(hurt))
+
+
+def test_a_fleet_of_fewer_chips_leaves_out_what_does_not_fit_on_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A replica on fifteen chips of each pool has no place where fourteen are looked at: this was an internal error."""
+    asked = Scenario(model="llama-3.1-8b", cluster="trn2@4", workload="chat", pay="used")
+    search = NamedChips(resolve_instance(asked), Clock(), 0.01, 0, None)
+    mixed = 2
+    wide, small = Item(0, mixed, 0, 2, 15, 30.0), Item(1, mixed, 0, 2, 8, 16.0)
+    monkeypatch.setattr(search, "hoped", lambda: [wide, small])
+    fleet = search._fleet_on(0.9)
+    assert fleet is not None
+    assert {item for item, _ in fleet.stands} == {small}
+    monkeypatch.setattr(search, "hoped", lambda: [wide])
+    assert search._fleet_on(0.9) is None
