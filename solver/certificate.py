@@ -99,7 +99,7 @@ def covers(
             if min(domains, len(instance.cluster.domains)) > 1
             else []
         ),
-        "mixed replicas in pipeline stages",
+        *(["mixed replicas in pipeline stages that draft"] if drafts is not None else []),
         "chips of different types in one replica",
         *dict.fromkeys(
             _LEFT_OUT[family.kind] + _BUT_FILLED * family.filled

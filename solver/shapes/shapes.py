@@ -158,8 +158,8 @@ def _roles(instance: Instance, chip: Chip, tp: int, ranks: int, pp: int) -> list
     return [
         number
         for number, role in enumerate(ROLES)
-        # two kinds of pass want two cuts of the layers
-        if not (pp > 1 and role == "mixed")
+        # engines that draft over stages are few, and no run of one was measured
+        if not (pp > 1 and role == "mixed" and instance.speculative is not None)
         and (engine is None or engine.refusal(model, chip, role, tp, ranks, pp) is None)
         and kept_within(instance, chip.name, role, tp, ranks, pp)
     ]

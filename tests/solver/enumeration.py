@@ -137,7 +137,7 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
             tried = slot_counts(instance, width)
             cut = cuts_experts(instance, width)
             for role, slots in product(ROLES, [*tried, 0] if cut else tried):
-                if role == "mixed" and pp > 1:
+                if role == "mixed" and pp > 1 and instance.speculative is not None:
                     continue  # outside the search space, and the certificate says so
                 most = limits.max_sequences_per_rank
                 if role == "prefill":
