@@ -60,7 +60,6 @@ def test_as_many_ranks_meet_as_sequences_need(
     classes = pool_classes(instance.cluster)
     shapes = enumerate_shapes(instance, classes)
     own = (shapes.role == ROLES.index("mixed")) & (shapes.tp == 1) & (shapes.attention_dp == ranks)
-    own &= shapes.pp == 1
     (row,) = np.flatnonzero(own & (shapes.slots == moe.num_experts) & (shapes.slices == 1))
     bound = float(Pricer(instance, classes).bounds(shapes).requests_per_s[row])
     by_hand = most_by_hand(instance, ranks)
