@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from costmodel.question.instance import Instance
 from solver.fleet.asked import links_between
 from solver.shapes.pools import PoolClass
-from solver.shapes.shapes import NARROWEST, ShapeTable, families_of, most_domains, tensor_widths
+from solver.shapes.shapes import (
+    NARROWEST,
+    ShapeTable,
+    families_of,
+    most_domains,
+    pipes_mixed,
+    tensor_widths,
+)
 from solver.shapes.spans import SpanFamily
 from solver.shapes.stands import every_set
 
@@ -99,7 +106,7 @@ def covers(
             if min(domains, len(instance.cluster.domains)) > 1
             else []
         ),
-        "mixed replicas in pipeline stages",
+        *([] if pipes_mixed(instance) else ["mixed replicas in pipeline stages"]),
         "chips of different types in one replica",
         *dict.fromkeys(
             _LEFT_OUT[family.kind] + _BUT_FILLED * family.filled

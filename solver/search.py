@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from contextlib import suppress
+from dataclasses import fields, replace
 from threading import Lock
 
 import numpy as np
@@ -19,7 +20,13 @@ from solver.known import Groundwork, groundwork
 from solver.kv_search import PlanSearch
 from solver.rounds import Search
 from solver.runner_up import with_runner_up
-from topology.errors import InstanceError, Problem, on_command_line
+from topology.errors import (
+    InstanceError,
+    NoFeasibleLayout,
+    NoLayoutInTime,
+    Problem,
+    on_command_line,
+)
 
 #: questions whose groundwork is kept: two, each with the bounds of what was measured and without
 _MOST_KEPT = 4
@@ -107,10 +114,30 @@ def searched(
     ground = kept_groundwork(instance)
     engine = Search(instance, clock, gap, seed, on_progress, workers=workers, ground=ground)
     keep(engine.snapshot)
-    answer = engine.run(brief=brief)
+    try:
+        answer = engine.run(brief=brief)
+    except NoFeasibleLayout:
+        staged = _staged(instance)
+        if staged is None:
+            raise
+        with suppress(NoFeasibleLayout, NoLayoutInTime):
+            answer, last, whole = searched(
+                staged, clock, gap, seed, on_progress, keep, workers, brief
+            )
+            return replace(answer, instance=answer.instance or staged), last, whole
+        raise
     assert answer is not None
     # a runner-up is looked for among shapes of one group
     return answer, None if instance.scenario.apart else engine, True
+
+
+def _staged(instance: Instance) -> Instance | None:
+    """The question with mixed replicas in pipeline stages, which hold a model that fills all chips; ``None`` where they are looked at, or none may be."""
+    limits = instance.scenario.limits
+    if limits.mixed_stages or limits.max_pipeline_stages == 1 or instance.speculative is not None:
+        return None
+    staged = limits.model_copy(update={"mixed_stages": True})
+    return replace(instance, scenario=instance.scenario.model_copy(update={"limits": staged}))
 
 
 def _check(instance: Instance) -> None:

@@ -81,6 +81,8 @@ class Job:
     read_s: float = 0.0
     rank: int = 0
     kv: float = 0.0
+    #: seconds by which its tokens are later than passes of the first stage, which goes on while the last ones compute its prompt
+    lag_s: float = 0.0
     #: rounds in which it decodes, and by how many standard deviations they are more than on average
     rounds: int = 0
     luck: float = 0.0

@@ -149,7 +149,8 @@ class PassTable:
 
         ``rows``, ``average``: prompt tokens of the busiest and of the average rank. ``prompts``: of the busiest
         rank that end in this pass. ``attended_s``: attention of its prompts, on all stages and on the
-        slowest, see :meth:`attention_s`. ``decoding`` sequences of the whole replica take part.
+        slowest, see :meth:`attention_s`. ``decoding`` sequences of the whole replica take part: the pass is then
+        a round, in which every group of them has its own.
         """
         if decoding:
             return self._pass_s(rows, average, prompts, attended_s, decoding, context)
@@ -181,9 +182,12 @@ class PassTable:
         if self.stages == 1:
             return whole, whole
         slowest = self.slowest.seconds(rows + own, average + mean, prompts + own) + attended_s[1]
-        if busiest:
-            slowest += busiest * self.slowest.decode.at(context)
-        return slowest, whole + self.hop.at(rows + own)
+        whole += self.hop.at(rows + own)
+        if not busiest:
+            return slowest, whole
+        attended = busiest * self.slowest.decode.at(context)
+        others = (self.stages - 1) * (self.slowest.seconds(own, mean, own) + attended)
+        return max(whole, slowest + attended + others), whole
 
     def attention_s(self, start: int, end: int) -> tuple[float, float]:
         """Attention of a prompt's tokens ``start`` to ``end``: all stages, slowest stage.

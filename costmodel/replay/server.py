@@ -125,7 +125,7 @@ class Server:
         while running and running[0][0] <= self.rounds:
             _, _, job = heappop(running)
             self._leave(job)
-            job.ends_s = now
+            job.ends_s = now + job.lag_s
             done.append(job)
 
     def _leave(self, job: Job) -> None:
@@ -137,8 +137,7 @@ class Server:
     def _end_pass(self, now: float, done: list[Job]) -> None:
         assert self._pass is not None
         pieces, whole_s, decoding = self._pass
-        self._pass = None
-        self._settled = self.started
+        self._pass, self._settled = None, self.started
         if decoding:
             self.gaps.add(now - self.started + self._stall, decoding)
             self._stall = 0.0
@@ -162,6 +161,7 @@ class Server:
                 job.ends_s = job.first_s
                 done.append(job)
             else:
+                job.lag_s = self.started + whole_s - now if self.table.stages > 1 else 0.0
                 self._join(job)
         self.prompts = [job for job in self.prompts if job.done < job.prompt]
 

@@ -24,7 +24,7 @@ from solver.place.held_kv import kept
 from solver.place.placements import engine_places
 from solver.place.shared_slots import LayerSlots
 from solver.place.small_replica.model import ReplicaModel
-from solver.place.stages import cut_over, cut_replica, layer_times
+from solver.place.stages import PassName, cut_over, cut_replica, layer_times
 from solver.place.standing import Standing
 from solver.shapes.shapes import ROLES
 
@@ -38,6 +38,10 @@ LeastTouched = Callable[[int, int, float], Array]
 def served(found: FoundReplica) -> float:
     """Requests per second."""
     return float(found[1].service.requests_per_s)
+
+
+#: stages of a mixed replica: the best of both kinds of its passes, and of either
+_EITHER: tuple[PassName | None, ...] = (None, "decode", "prefill")
 
 
 class Attempt:
@@ -156,11 +160,20 @@ class Attempt:
         if self.exact and self.idle is not None and self.instance.operations.moe is not None:
             # requests that find their KV may be quicker with other experts
             kinds.append(self.back)
-        found = [self._tried(sequences, kind) for kind in kinds]
+        # stages that are best for both kinds of passes of a mixed replica may be too slow for one of them
+        every = _EITHER if self.piped and not self.exact else (None,)
+        found = [self._tried(sequences, kind, only) for kind in kinds for only in every]
         return max((one for one in found if one is not None), key=served, default=None)
 
-    def _tried(self, sequences: tuple[int, ...], kind: Instance) -> FoundReplica | None:
-        """The same, its stages and experts placed for requests of one kind."""
+    @property
+    def piped(self) -> bool:
+        """Whether it is a mixed replica in stages, whose two kinds of passes want two cuts of the layers."""
+        return ROLES[self.shape["role"]] == "mixed" and self.shape["pp"] > 1
+
+    def _tried(
+        self, sequences: tuple[int, ...], kind: Instance, only: PassName | None
+    ) -> FoundReplica | None:
+        """The same, its stages and experts placed for requests of one kind, and for ``only`` some passes."""
         stages: Stages = ((0, self.instance.operations.num_layers - 1),)
         draft = self._replica(sequences, tuple(stages) * self.shape["pp"])
         maps = self.maps
@@ -172,7 +185,7 @@ class Attempt:
         elif self.shape["pp"] > 1:
             cut = cut_replica(
                 self.instance, draft, self.pool_class.chip, self.efficiency, self.rates,
-                self.slots, maps,
+                self.slots, maps, only,
             )  # fmt: skip
             if cut is None:
                 return None

@@ -188,6 +188,8 @@ class BatchSearch(Batches):
         # a cut that ran out of its time proves nothing of its batch
         settled = not clock.over and clock.unsettled == self.attempt.unsettled_before
         settled = settled and not self.attempt.instance.operations.moe_layers
+        # and no cut is the best of both kinds of passes of a mixed replica
+        settled = settled and not self.attempt.piped
         whole = (
             settled and self.attempt.alike and self.attempt.instance.profile.combination == "per_op"
         )

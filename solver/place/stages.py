@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ from costmodel.replica.replica import replica_schedule
 from topology import Chip
 
 Array = NDArray[np.float64]
+#: passes of a mixed replica
+PassName = Literal["decode", "prefill"]
 
 
 def cut_stages(
@@ -171,19 +174,20 @@ def layer_times(
     rates: GroupRates,
     slots: Sequence[int],
     maps: ExpertMap,
+    only: PassName | None = None,
 ) -> tuple[Array, float]:
     """Seconds of each layer ``[layers]`` and of the head, at the batch of ``draft``, by the evaluator's formulas.
 
     All MoE layers have ``slots``; those that ``maps`` does not name have no time, unless no chip has a slot: experts are
     cut over all. A mixed replica weighs a layer's
-    prefill time by how often it is run beside a decode pass.
+    prefill time by how often it is run beside a decode pass, or counts ``only`` one of both.
     """
     operations, shape = instance.operations, draft.shape
     plan = replica_schedule(instance, draft)
     passes: list[tuple[Tokens, float]] = []
-    if plan.decode is not None:
+    if plan.decode is not None and only != "prefill":
         passes.append((plan.decode, 1.0))
-    if plan.prefill is not None:
+    if plan.prefill is not None and only != "decode":
         passes.append((plan.prefill, float(plan.events * plan.passes) if plan.decode else 1.0))
     layer_s = np.zeros(operations.num_layers)
     head_s, cut = 0.0, cut_over(slots)
@@ -228,11 +232,12 @@ def cut_replica(
     rates: GroupRates,
     slots: Sequence[int],
     maps: ExpertMap,
+    only: PassName | None = None,
 ) -> list[tuple[int, int]] | None:
-    """Stages of a replica at the batch of ``draft``; layer times and bytes are the evaluator's."""
+    """Stages of a replica at the batch of ``draft``, of the passes of a mixed one ``only`` some: layer times and bytes are the evaluator's."""
     operations, shape = instance.operations, draft.shape
     plan = replica_schedule(instance, draft)
-    layer_s, head_s = layer_times(instance, draft, chip, efficiency, rates, slots, maps)
+    layer_s, head_s = layer_times(instance, draft, chip, efficiency, rates, slots, maps, only)
     layer_bytes = np.zeros(operations.num_layers)
     width, sequences = instance.width_bytes(shape.tp), max(draft.rank_sequences())
     held_slots: float = max(slots, default=0)

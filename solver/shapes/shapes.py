@@ -158,11 +158,15 @@ def _roles(instance: Instance, chip: Chip, tp: int, ranks: int, pp: int) -> list
     return [
         number
         for number, role in enumerate(ROLES)
-        # two kinds of pass want two cuts of the layers
-        if not (pp > 1 and role == "mixed")
+        if not (pp > 1 and role == "mixed" and not pipes_mixed(instance))
         and (engine is None or engine.refusal(model, chip, role, tp, ranks, pp) is None)
         and kept_within(instance, chip.name, role, tp, ranks, pp)
     ]
+
+
+def pipes_mixed(instance: Instance) -> bool:
+    """Whether mixed replicas in stages are searched; of those that draft no run was measured, and few engines start them."""
+    return instance.limits.mixed_stages and instance.speculative is None
 
 
 def _engine_slots(

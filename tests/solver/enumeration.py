@@ -20,7 +20,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.fleet import transfer_bytes_per_chip
 from costmodel.replica.replica import ReplicaPrice, price_replica
 from costmodel.tolerance import exceeds
-from solver.shapes.shapes import cuts_experts, slot_counts
+from solver.shapes.shapes import cuts_experts, pipes_mixed, slot_counts
 from tests.solver.enumerated_maps import best_maps, runs
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "mixed")
@@ -137,7 +137,7 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
             tried = slot_counts(instance, width)
             cut = cuts_experts(instance, width)
             for role, slots in product(ROLES, [*tried, 0] if cut else tried):
-                if role == "mixed" and pp > 1:
+                if role == "mixed" and pp > 1 and not pipes_mixed(instance):
                     continue  # outside the search space, and the certificate says so
                 most = limits.max_sequences_per_rank
                 if role == "prefill":
