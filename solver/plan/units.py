@@ -75,10 +75,24 @@ def offer(
         elif found:
             break
         group *= 2
-    # groups may run what the search of all units does not look at
+    # groups may run what the bounds of all units, and of few, do not look at
     most = max([most, *(one.requests_per_s / one.group for one in found)])
     few, left = most_of_few(model, units, off, clock, seed)
+    side_by_side = _side_by_side(found, len(few))
+    few = tuple(map(max, few, side_by_side))
+    left = tuple(map(max, left, (0.0, *side_by_side)))
     return Offer(tuple(found), most, covers, "" if found else reason, few, left)
+
+
+def _side_by_side(found: list[UnitLayout], number: int) -> list[float]:
+    """Requests/s of none, one, two ... so many units (exclusive) with such groups side by side, at most."""
+    table = [0.0] * number
+    for units in range(1, number):
+        rates = [
+            table[units - one.group] + one.requests_per_s for one in found if one.group <= units
+        ]
+        table[units] = max([table[units - 1], *rates])
+    return table
 
 
 def layout_on(

@@ -14,7 +14,7 @@ from costmodel.evaluate import evaluate
 from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
 from costmodel.question.instance import Instance
 from costmodel.question.traffic.load import load_traffic
-from costmodel.question.workload import Slo
+from costmodel.question.workload import Slo, Workload
 from costmodel.replay.replay import Course, replay
 from costmodel.replay.targets import Targets, judged
 from solver.answer import SearchResult
@@ -183,6 +183,26 @@ def test_no_unit_is_said_to_carry_less_than_a_group_does(monkeypatch: pytest.Mon
     found = offer(model, units, 0, Start("flash", 0.0), clock=Clock(), gap=0.01, seed=0)
     (one,) = found.layouts
     assert found.most_requests_per_s == one.requests_per_s > 1.0
+
+
+def test_few_units_are_not_said_to_carry_less_than_groups_of_them_do() -> None:
+    """Two nodes run a model in pipeline stages, which bounds look at where nothing else fits: more than they carry was an internal error."""
+    model = PlanModel(
+        model="llama-3.1-405b", workload=Workload(input_tokens=2000, output_tokens=500),
+        slo=Slo(ttft=10.0, tpot=0.1), requests_per_s=(1.0, 2.0),
+    )  # fmt: skip
+    for count in (2, 3):
+        units = (PlanUnits(cluster=KIND, count=count),)
+        asked = PlanQuestion(name="p", models=(model,), units=units)
+        found = plan_day(asked, clock=Clock())
+        assert found.planned.judged.hours[0].serving == (2,)
+        assert 0.0 < found.bound_usd <= found.planned.judged.usd
+    (own,) = found.offers.values()
+    (pair,) = (one for one in own.layouts if one.group == 2)
+    assert pair.layout.replicas[0].shape.pp == 2
+    assert own.most_of_few[1] == 0.0
+    assert own.most_of_few[2] >= pair.requests_per_s
+    assert own.left_of_few[3] >= pair.requests_per_s
 
 
 def test_many_units_are_bounded_without_a_search_of_all_of_them(
