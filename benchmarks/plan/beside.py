@@ -66,6 +66,8 @@ def constant(asked: Hours, seed: int = 0) -> Beside:
 
 def autoscaled(asked: Hours) -> Beside:
     """The cheapest of the grid: thresholds, and of each model a ladder of groups."""
+    # what shares units with other models is not added for one of them
+    asked = replace(asked, columns=tuple(one for one in asked.columns if not one.shared))
     ladders = [_ladders(asked, model) for model in range(len(asked.models))]
     best = Beside("autoscaler", None, "no setting of the grid meets every hour")
     for above, below, added in product(ABOVE, BELOW, ADDED):
