@@ -136,6 +136,8 @@ def _staged(instance: Instance) -> Instance | None:
     limits = instance.scenario.limits
     if limits.mixed_stages or limits.max_pipeline_stages == 1 or instance.speculative is not None:
         return None
+    if instance.scenario.apart:
+        return None
     staged = limits.model_copy(update={"mixed_stages": True})
     return replace(instance, scenario=instance.scenario.model_copy(update={"limits": staged}))
 

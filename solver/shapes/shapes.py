@@ -121,7 +121,7 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
     """All shapes of all roles on all classes."""
     widths = tensor_widths(instance)
     most = most_domains(instance, classes)
-    families = families_of(instance, classes)
+    families = span_families(classes, most, _most_stages(instance))
     spans = tuple(parts for family in families for parts in family.spans)
     standings = [one for c in classes for one in _standings(instance, c, most)]
     standings += _span_standings(instance, families)
