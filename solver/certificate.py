@@ -39,12 +39,6 @@ _FILLED = "as many whole stages in each as it holds and the rest in one more, th
 _BUT_FILLED = " (unless whole stages fill all but one)"
 
 
-def _numbers(family: SpanFamily) -> str:
-    """Chips that a replica may take in each domain."""
-    own = [_NUMBERS[family.kind]] if family.kind in _NUMBERS else []
-    return " or ".join([*own, _FILLED] if family.filled else own)
-
-
 _COPIES = "spare slots hold copies, and no expert has more of them than a busier one of its layer"
 
 #: placements of experts, by the slots that the layers may have
@@ -120,6 +114,12 @@ def covers(
         f"measured time: the bound holds under the cost model's {instance.profile.name} profile",
     ]
     return (*found, *(f"not covered: {what}" for what in missing))
+
+
+def _numbers(family: SpanFamily) -> str:
+    """Chips that a replica may take in each domain."""
+    own = [_NUMBERS[family.kind]] if family.kind in _NUMBERS else []
+    return " or ".join([*own, _FILLED] if family.filled else own)
 
 
 def _of_shapes(

@@ -134,9 +134,8 @@ def searched(
 def _staged(instance: Instance) -> Instance | None:
     """The question with mixed replicas in pipeline stages, which hold a model that fills all chips; ``None`` where they are looked at, or none may be."""
     limits = instance.scenario.limits
-    if limits.mixed_stages or limits.max_pipeline_stages == 1 or instance.speculative is not None:
-        return None
-    if instance.scenario.apart:
+    looked_at = limits.mixed_stages or limits.max_pipeline_stages == 1
+    if looked_at or instance.speculative is not None or instance.scenario.apart:
         return None
     staged = limits.model_copy(update={"mixed_stages": True})
     return replace(instance, scenario=instance.scenario.model_copy(update={"limits": staged}))

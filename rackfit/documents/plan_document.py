@@ -119,9 +119,8 @@ def hour_document(found: DayPlan, hour: int) -> dict[str, Any]:
             kind = asked.kinds[column.kind].name
             own[kind] = own.get(kind, 0) + groups * column.stands_on
             if column.shared:
-                shared[asked.models[column.model]][kind] = (
-                    shared[asked.models[column.model]].get(kind, 0) + groups
-                )
+                parted = shared[asked.models[column.model]]
+                parted[kind] = parted.get(kind, 0) + groups
     idle = {
         kind.name: max(0, reserved - serving - moving)
         for kind, reserved, serving, moving in zip(

@@ -33,15 +33,13 @@ Array = NDArray[np.float64]
 FoundReplica = tuple[Replica, ReplicaPrice, ExpertMap]
 #: experts that the fullest of so many chips with so many slots reads at least ``[moe layers]``, of so many tokens
 LeastTouched = Callable[[int, int, float], Array]
+#: stages of a mixed replica: the best of both kinds of its passes, and of either
+_EITHER: tuple[PassName | None, ...] = (None, "decode", "prefill")
 
 
 def served(found: FoundReplica) -> float:
     """Requests per second."""
     return float(found[1].service.requests_per_s)
-
-
-#: stages of a mixed replica: the best of both kinds of its passes, and of either
-_EITHER: tuple[PassName | None, ...] = (None, "decode", "prefill")
 
 
 class Attempt:

@@ -18,7 +18,7 @@ from costmodel.plan.question import PlanQuestion, lost_of, rates_of
 from costmodel.question.instance import Instance
 from costmodel.tolerance import exceeds
 from solver.clock import Clock
-from solver.plan.bounds.of_offers import PARTED, POOLED, WHOLE, Space, bound_of
+from solver.plan.bounds.of_offers import PARTED, WHOLE, Space, bound_of
 from solver.plan.groups import UnitLayout, copies, less
 from solver.plan.hours import Planned, gap_over
 from solver.plan.offers import (
@@ -164,12 +164,13 @@ def plan_offers(
             asked, hours, off, clock=clock.follower(_SHARED), gap=gap, seed=seed, on_progress=on_progress
         )  # fmt: skip
         hours, layouts = replace(hours, columns=hours.columns + own.columns), layouts + own.layouts
+        offers = own.no_less(offers)
     hours, planned, stood = _planned(
         asked, hours, layouts, off, _planner(hours, clock, seed, on_progress)
     )
     on_progress("bound over any layouts")
-    space = PARTED if shares else POOLED if large else WHOLE
-    bound = bound_of(asked, hours, offers, off, space, clock=clock, seed=seed)
+    space = PARTED if shares else WHOLE
+    bound = bound_of(asked, hours, offers, off, space, large=large, clock=clock, seed=seed)
     if bound > planned.judged.usd * (1 + ROUNDING):
         raise VerificationError(
             f"the bound ${bound:,.4f} is above a plan that costs ${planned.judged.usd:,.4f}"

@@ -21,6 +21,7 @@ from costmodel.question.instance import resolve_instance
 from costmodel.together.judge import headroom_of
 from solver.clock import Clock
 from solver.plan.groups import Start, UnitLayout, moved
+from solver.plan.offers import Offers
 from solver.plan.units import layout_on
 from solver.verify import ROUNDING
 from topology import load_cluster
@@ -46,6 +47,17 @@ class Shared:
 
     columns: tuple[Column, ...] = ()
     layouts: tuple[UnitLayout, ...] = ()
+
+    def no_less(self, offers: Offers) -> Offers:
+        """The offers, where parts of a unit may run what their bounds do not look at: a unit then carries at least as much for its size."""
+        found = dict(offers)
+        for column, one in zip(self.columns, self.layouts, strict=True):
+            key = column.model, column.kind
+            own, each = found[key], one.requests_per_s / one.units
+            if each > min(own.most_requests_per_s, *own.most_of_few[1:2]):
+                most = max(each, own.most_requests_per_s)
+                found[key] = replace(own, most_requests_per_s=most, most_of_few=(0.0,))
+        return found
 
 
 def may_share(asked: PlanQuestion) -> bool:

@@ -129,7 +129,7 @@ def _filled(classes: Sequence[PoolClass], stages: int) -> Iterator[Parts]:
                 yield tuple(sorted(parts, key=lambda part: (part[0], -part[1])))
             full.append((own.index, held * width))
             left -= held
-            if held < own.size // width or not held:
+            if not (held and left):
                 break
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, product
 from math import ceil, inf, isfinite
 
 from ortools.sat.python import cp_model
@@ -42,27 +42,36 @@ def any_layouts(
     is paid for it then is. What is longer than an hour, and units that may not be exchanged within one, are left out.
     """
     columns = []
-    for m, name in enumerate(asked.models):
-        for k, kind in enumerate(asked.kinds):
-            if most[m][k] <= 0:
-                continue
-            # what is not known is as much as is asked for
-            each = most[m][k] if isfinite(most[m][k]) else max(asked.demand[m])
-            carried = _at_most(kind.units, each, () if few is None else few[m, k])
-            columns.append(
-                Column(
-                    f"{name} on {kind.name}",
-                    m,
-                    k,
-                    1,
-                    carried,
-                    start_s=_SOME_S * loads,
-                    drain_s=_SOME_S * drains,
-                    least_hours=min((one.least_hours for one in asked.columns), default=1),
-                    after_loss=() if left is None else _left_at_most(carried, left[m, k]),
-                )
-            )
+    for m, k, each in _carriers(asked, most):
+        carried = _at_most(asked.kinds[k].units, each, () if few is None else few[m, k])
+        after_loss = () if left is None else _left_at_most(carried, left[m, k])
+        columns.append(_column(asked, m, k, carried, after_loss, loads=loads, drains=drains))
     return replace(asked, columns=tuple(columns))
+
+
+def _carriers(asked: Hours, most: Sequence[Sequence[float]]) -> Iterator[tuple[int, int, float]]:
+    """Models and kinds that run them, and requests/s of a unit; what is not known is as much as is asked for."""
+    for m, k in product(range(len(asked.models)), range(len(asked.kinds))):
+        if most[m][k] > 0:
+            yield m, k, most[m][k] if isfinite(most[m][k]) else max(asked.demand[m])
+
+
+def _column(
+    asked: Hours,
+    model: int,
+    kind: int,
+    carried: tuple[float, ...],
+    after_loss: tuple[float, ...],
+    *,
+    loads: bool = True,
+    drains: bool = True,
+) -> Column:
+    """Groups of any layouts, as quick to load and finish, and as free to change, as any may be."""
+    return Column(
+        f"{asked.models[model]} on {asked.kinds[kind].name}", model, kind, 1, carried,
+        start_s=_SOME_S * loads, drain_s=_SOME_S * drains,
+        least_hours=min((one.least_hours for one in asked.columns), default=1), after_loss=after_loss,
+    )  # fmt: skip
 
 
 def _left_at_most(carried: Sequence[float], left: Sequence[float]) -> tuple[float, ...]:
@@ -93,26 +102,15 @@ def any_parts(
     model loses the fewest chips with one.
     """
     columns = []
-    for m, name in enumerate(asked.models):
-        for k, kind in enumerate(asked.kinds):
-            if most[m][k] <= 0:
-                continue
-            each = most[m][k] if isfinite(most[m][k]) else max(asked.demand[m])
-            size = len(shares[k])
-            whole = (*few[m, k], *[inf] * (kind.units + 1))
-            dearest = sorted([*shares[k]] * kind.units, reverse=True)
-            money = enumerate(accumulate(dearest, initial=0.0))
-            limited = (min(each * own, whole[ceil(chips / size)]) for chips, own in money)
-            carried = tuple(accumulate(limited, max))
-            left = (carried[chips - ceil(chips / kind.units)] for chips in range(len(carried)))
-            columns.append(
-                Column(
-                    f"{name} on chips of {kind.name}", m, k, 1, carried,
-                    start_s=_SOME_S, drain_s=_SOME_S,
-                    least_hours=min((one.least_hours for one in asked.columns), default=1),
-                    after_loss=tuple(accumulate(left, max)),
-                )
-            )  # fmt: skip
+    for m, k, each in _carriers(asked, most):
+        size, units = len(shares[k]), asked.kinds[k].units
+        whole = (*few[m, k], *[inf] * (units + 1))
+        dearest = sorted([*shares[k]] * units, reverse=True)
+        money = enumerate(accumulate(dearest, initial=0.0))
+        limited = (min(each * own, whole[ceil(chips / size)]) for chips, own in money)
+        carried = tuple(accumulate(limited, max))
+        left = (carried[chips - ceil(chips / units)] for chips in range(len(carried)))
+        columns.append(_column(asked, m, k, carried, tuple(accumulate(left, max))))
     return replace(asked, columns=tuple(columns))
 
 

@@ -25,14 +25,15 @@ class Space:
     covers: tuple[str, ...]
 
 
-_ALONE = (
-    "whole units: a unit runs one model in an hour, alone or together with other units of its kind",
-    _ANY,
-    f"{_APART}; two models on one unit",
+#: a unit has one model in an hour; several models may have chips of one unit
+WHOLE = Space(
+    "plan of whole units",
+    (
+        "whole units: a unit runs one model in an hour, alone or together with other units of its kind",
+        _ANY,
+        f"{_APART}; two models on one unit",
+    ),
 )
-#: a unit has one model in an hour; the same of pools of equal places; several models have chips of one unit
-WHOLE = Space("plan of whole units", _ALONE)
-POOLED = Space("plan of whole units", _ALONE)
 PARTED = Space(
     "plan of whole units, shared by models or not,",
     (
@@ -50,10 +51,11 @@ def bound_of(
     off: Sequence[int],
     space: Space,
     *,
+    large: bool,
     clock: Clock,
     seed: int,
 ) -> float:
-    """Money of any plan of a space, at least; ``off``: by kind, chips of a unit that are off.
+    """Money of any plan of a space, at least; ``off``: by kind, chips of a unit that are off; ``large``: equal places are one pool.
 
     Raises ``NoFeasibleLayout`` where even what units carry at most is too little.
     """
@@ -76,7 +78,7 @@ def bound_of(
         parted = any_parts(hours, most, shares, few=few)
         return bound_usd(parted, clock=clock, seed=seed, parts=[len(one) for one in shares])
     # loading weights and finishing a request take some time in any layout
-    if space is POOLED:
+    if large:
         # only large questions pay for what plans by parts
         from solver.plan.by_parts.region import region_bound_usd
 

@@ -30,7 +30,7 @@ def long_model(folder: Path, name: str) -> str:
     [
         ("llama-3.1-70b", "nvl-2", r"in host memory, which has 240 GB per chip"),
         # in one stage, the only rank of which each chip holds all KV
-        ("deepseek-v3", "nvl-4", r"or the caches \(70.3 GB per chip\) in host memory"),
+        ("deepseek-v3", "nvl-4", r"or the caches \(70\.3 GB per chip\) in host memory"),
     ],
 )
 def test_a_million_tokens_leave_hbm(tmp_path: Path, name: str, cluster: str, why: str) -> None:

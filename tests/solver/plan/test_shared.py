@@ -18,6 +18,7 @@ from solver.plan import shared
 from solver.plan.bounds.of_offers import chip_shares
 from solver.plan.groups import UnitLayout, copies
 from solver.plan.shared import may_share, shared_columns
+from solver.plan.units import Offer
 from solver.search import search
 from topology import load_cluster
 from topology.errors import InstanceError
@@ -153,6 +154,23 @@ def test_ways_that_links_do_not_carry_are_left_out(
     asked, own, _ = small
     monkeypatch.setattr(shared, "headroom_of", lambda links, rates, priced: 0.9)
     assert found(asked, own) == shared.Shared()
+
+
+def test_a_unit_is_said_to_carry_no_less_than_a_part_of_it_does_for_its_size(
+    small: tuple[PlanQuestion, Hours, shared.Shared],
+) -> None:
+    """Parts may run what bounds do not look at; a bound above the plan would be an internal error."""
+    _, _, one = small
+    (more, less) = one.layouts
+    each = more.requests_per_s / more.units
+    low = Offer((), each / 2, (), most_of_few=(0.0, each / 2))
+    high = Offer((), 2 * each, (), most_of_few=(0.0, 2 * less.requests_per_s / less.units))
+    found = one.no_less({(0, 0): low, (1, 0): high})
+    assert found[0, 0].most_requests_per_s == each
+    assert found[0, 0].most_of_few == (0.0,)
+    assert found[1, 0] is high
+    few = replace(low, most_requests_per_s=2 * each)
+    assert one.no_less({(0, 0): few, (1, 0): high})[0, 0].most_of_few == (0.0,)
 
 
 def test_units_that_load_longer_than_the_plan_lasts_are_left_out(
