@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -200,27 +199,12 @@ class Block(Passes):
         met = prefill
         if prefill is not None and self._prompts_meet and not together:
             met = self._first_met(plan, prefill, batch.total)
-        if decode is not None and prefill is not None and exact_stages:
-            prefill = self._cut_once(plan, decode, prefill)
         sequences = batch.total / self.pp if self.role == PREFILL else batch.total
         service = serve(instance.workload, plan, sequences, self.pp, decode, prefill, met)
         if self.role == PREFILL:
             moved = transfer_bytes_per_chip(instance, 1.0, 1.0) / (self.tp * self.pp)
             service = service.delayed(self.transfer.latency_s + self.transfer.s_per_byte * moved)
         return service, self._in_time(service)
-
-    def _cut_once(
-        self, plan: Schedule, decode: PipelineTime, prefill: PipelineTime
-    ) -> PipelineTime:
-        """Prefill passes that take decode passes what they take at least where both have one cut of the layers."""
-        if plan.decode is None or plan.prefill is None or plan.alone is not None:
-            return prefill
-        if not np.any(self.pp > 1):
-            return prefill
-        times = np.broadcast_to(np.asarray(plan.events * plan.passes, dtype=float), self.pp.shape)
-        both = self.longest_of_both(plan.decode, plan.prefill, times)
-        more = (both - decode.period_s(self.pp) / self.pp) / np.maximum(times, 1e-300)
-        return replace(prefill, max_s=np.maximum(prefill.max_s, np.where(self.pp > 1, more, 0.0)))
 
     def _first_met(self, plan: Schedule, prefill: PipelineTime, total: Array) -> PipelineTime:
         """The prefill pass that a first token meets at least, whatever ranks the sequences lie on.

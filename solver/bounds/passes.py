@@ -91,22 +91,15 @@ class Passes:
         )
         if self.halved.any():
             tokens = half(tokens, np.where(self.halved, 2.0, 1.0))
+        rows = tokens.rows
         shares = self._least_shares(tokens)
         timed = self._timed(self.layers, tokens, shares, with_head=True)
         step = self.efficiency.step_overhead_s
         total = self._both_halves(timed) + step
         longest = total / self.pp
         if exact_stages:
-            longest = np.maximum(longest, self._longest([(tokens, np.ones_like(self.pp))]))
+            longest = np.maximum(longest, self._longest(tokens, rows, step))
         return PipelineTime(total, longest, hop)
-
-    def longest_of_both(self, decode: Tokens, prefill: Tokens, times: Array) -> Array:
-        """What a decode pass and so many ``times`` a prefill pass take on the longest stage of one cut, at least."""
-        passes = [(decode, np.ones_like(times)), (prefill, times)]
-        if self.halved.any():
-            halves = np.where(self.halved, 2.0, 1.0)
-            passes = [(half(tokens, halves), weight) for tokens, weight in passes]
-        return self._longest(passes)
 
     def _both_halves(self, timed: PassTime) -> Array:
         """Seconds of a pass from those of one half, where it runs in halves.
@@ -145,8 +138,8 @@ class Passes:
             with_head=with_head,
         )  # fmt: skip
 
-    def _longest(self, passes: Sequence[tuple[Tokens, Array]]) -> Array:
-        """Longest stage at least, its passes added up as often as told: the best cut of whole layers, each as short as its kind's shortest.
+    def _longest(self, tokens: Tokens, rows: Array, step_s: float) -> Array:
+        """Longest stage at least: the best cut of whole layers, each as short as its kind's shortest.
 
         Of one shape whose layers are bounded one by one, each layer is as short as its own bound.
         """
@@ -154,30 +147,25 @@ class Passes:
             return np.zeros(len(self.tp))
         if self.by_layer is not None:
             order: Sequence[int] = range(self.instance.operations.num_layers)
+            layer_s = self._layer_by_layer(tokens)
         else:
             order = self.instance.operations.kind_of_layer()
-        layers: list[Array] = []
-        found, head_s, step_s = (np.zeros(len(self.tp)) for _ in range(3))
-        for tokens, times in passes:
-            layer_s = (
-                self._layer_by_layer(tokens)
-                if self.by_layer is not None
-                else self._kind_by_kind(tokens, tokens.rows)
-            )
-            before = layers or [np.zeros(len(self.tp))] * len(layer_s)
-            layers = [known + times * more for known, more in zip(before, layer_s, strict=True)]
-            head = self._computed(self._timed([], tokens, None, with_head=True))
-            head_s = head_s + times * head
-            step_s = step_s + times * self.efficiency.step_overhead_s
-        piped = self.pp > 1
-        longest = shortest_longest_stage(
-            [seconds[piped] for seconds in layers],
-            order,
-            head_s[piped],
-            self.pp[piped],
-            self.most_layers,
+            layer_s = self._kind_by_kind(tokens, rows)
+        head_s = np.broadcast_to(
+            self._computed(self._timed([], tokens, None, with_head=True)), self.tp.shape
         )
-        found[piped] = longest + step_s[piped] / self.pp[piped]
+        found = np.zeros(len(self.tp))
+        piped = self.pp > 1
+        found[piped] = (
+            shortest_longest_stage(
+                [seconds[piped] for seconds in layer_s],
+                order,
+                head_s[piped],
+                self.pp[piped],
+                self.most_layers,
+            )
+            + step_s / self.pp[piped]
+        )
         return found
 
     def _layer_by_layer(self, tokens: Tokens) -> list[Array]:

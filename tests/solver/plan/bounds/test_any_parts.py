@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import pytest
 
 from costmodel.plan.hours import HOUR_S, Column, Decision, Hours, Kind
 from costmodel.plan.judge import judge
 from solver.clock import Clock
+from solver.plan import survivors
 from solver.plan.bounds.any_layouts import any_parts, bound_usd
 from solver.plan.first import first_plan
 from solver.plan.hours import plan_hours
@@ -102,11 +104,34 @@ def test_one_unit_serves_two_models_that_need_a_part_of_it_each() -> None:
     lost = plan_hours(two(spare=1), clock=Clock())
     assert lost.judged.usd == 2 * 10.0
     assert lost.plan.groups == ((0, 0, 2, 2),) * 2
+    # no fewer units than a loss takes and hold what is left: chips thin on all four would lose little with one
+    four = replace(two(spare=1, units=4), demand=((1.0, 1.0),) * 2)
+    parted = any_parts(
+        four, [[8.0], [8.0]], [[0.25] * CHIPS], few={(m, 0): (0.0,) for m in range(2)}
+    )
+    assert bound_usd(parted, clock=Clock(), parts=[CHIPS]) == pytest.approx(
+        plan_hours(four, clock=Clock()).judged.usd
+    )
     # a plan to begin with has the units apart, and no bound of those that are shared
     first = first_plan(two(), clock=Clock(), seed=0)
     assert first.found is not None
     assert (first.found[1].usd, first.bound_usd) == (2 * 10.0, 0.0)
     assert first.found[0].groups == ((1, 1, 0, 0),) * 2
+
+
+def test_a_plan_of_shared_units_begins_with_the_best_of_units_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A question of many columns may end before a plan that is as cheap as that without the shared ones."""
+    begun: list[Decision | None] = []
+
+    def recorded(asked: Hours, **more: Any) -> Any:
+        begun.append(more.get("begun"))
+        return plan_hours(asked, **more)
+
+    monkeypatch.setattr(survivors, "plan_hours", recorded)
+    assert survivors.plan_kept(two(), clock=Clock(), seed=0).judged.usd == 2 * 5.0
+    assert begun == [None, Decision((0,), ((1, 1, 0, 0),) * 2)]
 
 
 def test_the_judge_refuses_parts_of_a_unit_without_the_others() -> None:
