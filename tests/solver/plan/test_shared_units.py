@@ -13,6 +13,7 @@ from costmodel.plan.judge import judge
 from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
 from solver.clock import Clock
 from solver.plan.hours import plan_hours
+from tests.solver.plan.bounds.test_any_parts import two
 from topology.errors import NoFeasibleLayout
 
 
@@ -80,3 +81,9 @@ def test_a_model_that_nothing_runs_is_missed_in_every_hour_it_is_asked_for(
     asleep = replace(asked, demand=((1.0, 1.0), (0.0, 0.0)))
     assert judge(asleep, plan).violations == ()
     assert plan_hours(asleep, clock=Clock()).plan.groups == plan.groups
+
+
+def test_an_autoscaler_adds_no_groups_that_share_units() -> None:
+    """Groups of one model alone, on units of their own: the others on a shared unit would come for nothing."""
+    assert autoscaled(two()).usd == 2 * 2 * 5.0
+    assert constant(two()).usd == 2 * 5.0
