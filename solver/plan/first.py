@@ -49,10 +49,11 @@ def cheaper(first: First, plan: Decision, judged: Judged) -> First:
 def first_plan(asked: Hours, *, clock: Clock, seed: int) -> First:
     """A plan of given columns without a search over all hours at once.
 
-    Columns that share units are left out: no groups of them serve, and there is no bound.
+    None where columns share units: the relaxation tells little of them, and :func:`solver.plan.survivors.plan_kept` begins with a plan
+    of those apart.
     """
     if asked.together:
-        return _without_shared(asked, clock, seed)
+        return First(None, 0.0)
     together, pools = pooled(asked)
     relaxed: Relaxed | None = None
     # whether there is a plan is for the exact model to say
@@ -65,21 +66,6 @@ def first_plan(asked: Hours, *, clock: Clock, seed: int) -> First:
     met = [one for one in judged if not one[1].violations]
     found = min(met, key=lambda one: one[1].usd, default=None)
     return First(found, 0.0 if relaxed is None else relaxed.bound_usd)
-
-
-def _without_shared(asked: Hours, clock: Clock, seed: int) -> First:
-    """A plan of the columns that have units of their own."""
-    own = [index for index, one in enumerate(asked.columns) if not one.shared]
-    alone = replace(asked, columns=tuple(asked.columns[index] for index in own))
-    found = first_plan(alone, clock=clock, seed=seed).found
-    if found is None:
-        return First(None, 0.0)
-    groups = [[0] * len(asked.columns) for _ in range(asked.hours)]
-    for row, served in zip(groups, found[0].groups, strict=True):
-        for index, number in zip(own, served, strict=True):
-            row[index] = number
-    plan = replace(found[0], groups=tuple(map(tuple, groups)))
-    return cheaper(First(None, 0.0), plan, judge(asked, plan))
 
 
 def _rounded(

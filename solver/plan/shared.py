@@ -54,7 +54,7 @@ class Shared:
         for column, one in zip(self.columns, self.layouts, strict=True):
             key = column.model, column.kind
             own, each = found[key], one.requests_per_s / one.units
-            if each > min(own.most_requests_per_s, *own.most_of_few[1:2]):
+            if each > min((own.most_requests_per_s, *own.most_of_few[1:2])):
                 most = max(each, own.most_requests_per_s)
                 found[key] = replace(own, most_requests_per_s=most, most_of_few=(0.0,))
         return found

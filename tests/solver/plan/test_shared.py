@@ -169,6 +169,9 @@ def test_a_unit_is_said_to_carry_no_less_than_a_part_of_it_does_for_its_size(
     assert found[0, 0].most_requests_per_s == each
     assert found[0, 0].most_of_few == (0.0,)
     assert found[1, 0] is high
+    # of many units nothing is known but what each carries
+    many = Offer((), 2 * each, ())
+    assert one.no_less({(0, 0): many, (1, 0): high})[0, 0] is many
     few = replace(low, most_requests_per_s=2 * each)
     assert one.no_less({(0, 0): few, (1, 0): high})[0, 0].most_of_few == (0.0,)
 
