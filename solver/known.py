@@ -124,6 +124,8 @@ class Known:
             for pool in pool_class.pools
         )
         self.bound = 0.0
+        #: the same of what waits, before anything is placed; see :meth:`solver.rounds.Search.run`
+        self.waiting_bound = float("inf")
         self.best_cost = float("inf")
         self.layout: Layout | None = None
         self.evaluation: Evaluation | None = None
@@ -136,8 +138,13 @@ class Known:
         self._fleets: list[tuple[tuple[tuple[Item, ...], float], FleetAnswer]] = []
 
     @property
+    def proven(self) -> float:
+        """What no layout costs less than, with shapes that wait."""
+        return min(self.bound, self.waiting_bound)
+
+    @property
     def gap(self) -> float:
-        """Incumbent over bound, minus 1."""
+        """Incumbent over the bound of shapes that do not wait, minus 1."""
         if self.bound <= 0 or self.best_cost == float("inf"):
             return float("inf")
         return max(0.0, self.best_cost / self.bound - 1.0)
@@ -150,7 +157,7 @@ class Known:
     @property
     def bound_usd(self) -> float:
         """Dollars per million output tokens that no layout's chips cost less than."""
-        return self.bound * self.to_usd
+        return self.proven * self.to_usd
 
     def first_bound_usd(self) -> float:
         """The same before anything is placed (``inf``: nothing can fit)."""
@@ -191,16 +198,17 @@ class Known:
             self.regular or every_set(self.instance.cluster, self.classes)
         ):
             self.items.outdone = False
-            self.bound = min(self.bound, self.first_bound_usd() / self.to_usd)
+            least = self.first_bound_usd() / self.to_usd
+            self.bound, self.waiting_bound = min(self.bound, least), min(self.waiting_bound, least)
 
     def report(self, doing: str) -> None:
         """Record progress and hand it to the caller."""
-        found = self.best_cost < float("inf")
+        found, bound = self.best_cost < float("inf"), self.proven
         progress = Progress(
             elapsed_s=self.clock.elapsed_s,
             incumbent=self.best_cost * self.to_usd if found else None,
-            bound=self.bound * self.to_usd if self.bound > 0 else None,
-            gap=self.gap if found and self.bound > 0 else None,
+            bound=bound * self.to_usd if bound > 0 else None,
+            gap=max(0.0, self.best_cost / bound - 1.0) if found and bound > 0 else None,
             doing=doing,
         )
         self.trajectory.append(progress)

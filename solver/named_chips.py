@@ -52,9 +52,9 @@ class NamedChips(Known):
         return found is not None and self.judge(*found, float("inf"))
 
     def half_gone(self) -> bool:
-        """Whether half of the time is gone where neighbours matter."""
+        """Whether half of the time is gone."""
         limit = self.clock.limit_s
-        return not self.regular and limit is not None and self.clock.remaining_s < limit / 2
+        return limit is not None and self.clock.remaining_s < limit / 2
 
     def _fleet_on(self, part: float) -> Fleet | None:
         """The best fleet hoped for on a part of each pool's chips."""

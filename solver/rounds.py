@@ -3,7 +3,9 @@
 1. Bound every shape (:mod:`solver.bounds.pricing`). 2. Find the best fleet under the bounds: its cost is a
 proven bound. 3. Realise the shapes in it, which lowers their bounds to what placement really
 allows. 4. The best fleet of realised shapes, assembled on named chips and judged by the evaluator,
-is the incumbent. Repeat from 2 until incumbent and bound are close enough. Last, of fleets as dear as the
+is the incumbent. Repeat from 2 until incumbent and bound are close enough. Mixed replicas in pipeline stages wait
+until the rest is searched: both their passes run on one cut of the layers, their bounds have a cut for each, and rounds that
+place shape by shape what does not reach its bound find less. Last, of fleets as dear as the
 answer that which serves most (:meth:`Search.roomier`).
 """
 
@@ -12,17 +14,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
+import numpy as np
+
 from costmodel.question.what_if import cluster_of
 from solver.answer import SearchResult
 from solver.bounds.apart import cost_per_rate_bound
 from solver.certificate import Certificate, covers
-from solver.fleet.asked import Fleet, FleetAnswer, fleet_of
+from solver.fleet.asked import Fleet, FleetAnswer, of_even_load
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item
 from solver.named_chips import NamedChips
+from solver.shapes.shapes import ROLES
 from solver.verify import ROUNDING
 from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, VerificationError
 
+_MIXED = ROLES.index("mixed")
 #: seconds for a bound on all fleets, and how many times that where it is all that keeps the answer from its proof
 _FLEET_S, _PATIENCE = 12.0, 8.0
 #: rounds of placing shapes that are not in the bound's fleet, and where a proof does not matter
@@ -50,7 +56,35 @@ class Search(NamedChips):
         ``None`` as soon as the bound reaches ``enough_usd``: another search has found that already. ``brief``: few rounds
         for shapes that might be better than the bound's, and no more time for what is only a proof or only serves more.
         """
+        self._hold()
         self.report(f"{len(self.shapes)} shapes bounded")
+        while not self._rounds(enough_usd, brief=brief):
+            if not self.items.waits:
+                break
+            self._let_in()
+        else:
+            return None
+        # of a brief search the gap that was enough may be no proof
+        proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None
+        if not brief:
+            self.roomier()
+        return self._finish(proof_s)
+
+    def _hold(self) -> None:
+        """Let mixed replicas in pipeline stages wait; what they bound counts in what is proven."""
+        least = self.first_bound_usd() / self.to_usd
+        self.items.hold(np.flatnonzero((self.shapes.role == _MIXED) & (self.shapes.pp > 1)))
+        if self.items.waits:
+            self.waiting_bound = least
+
+    def _let_in(self) -> None:
+        """Search what has waited beside the rest, from the best layout so far."""
+        with self.changing:
+            self.bound, self.waiting_bound = self.proven, float("inf")
+        self.items.release()
+
+    def _rounds(self, enough_usd: float, *, brief: bool) -> bool:
+        """Rounds on the shapes that do not wait; whether the bound reached ``enough_usd``."""
         hopes, limit_s = _FEW_HOPES if brief else _HOPES, _FLEET_S
         enough = max(self.target, ROUNDING, 0.0 if self.regular or not brief else _BRIEF_GAP)
         late_s = self.clock.elapsed_s + _BRIEF_PART * (self.clock.limit_s or float("inf"))
@@ -58,8 +92,10 @@ class Search(NamedChips):
             answer = self.fleet(self.items.best(), limit_s)
             self.bound = max(self.bound, min(answer.bound, self.best_cost))
             if float("inf") > enough_usd <= self.bound_usd:
-                return None
+                return True
             if answer.fleet is None and self.layout is None:
+                if self.items.waits:
+                    return False
                 self._fail(proven=answer.bound == float("inf"))
             if self.layout is None and 0 < self.bound < float("inf"):
                 self.report("every fleet bounded")
@@ -79,20 +115,16 @@ class Search(NamedChips):
                 continue
             if brief and self.layout is not None and self.clock.elapsed_s > late_s:
                 fresh, enough = [], float("inf")
-            if self.clock.over or not fresh:
+            if self.clock.over or not fresh or (self.items.waits and self.half_gone()):
                 break
-            if self.half_gone():
+            if not self.regular and self.half_gone():
                 self._as_sold(brief=brief)
         if self.gap > enough and not (self.regular or brief or self.clock.over):
             self.pack()
             self.report("sets of chips packed")
-        if not self.regular and self.gap > enough:
+        if not self.regular and self.gap > enough and not self.items.waits:
             self._as_sold(brief=brief)
-        # of a brief search the gap that was enough may be no proof
-        proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None
-        if not brief:
-            self.roomier()
-        return self._finish(proof_s)
+        return False
 
     def roomier(self) -> None:
         """Of fleets that serve the rate asked for and cost as much as the answer, take one that serves most.
@@ -229,7 +261,7 @@ class Search(NamedChips):
     def snapshot(self) -> SearchResult | None:
         """The best verified layout so far with its proven gap, from any thread while the search runs."""
         with self.changing:
-            return self._finish(None) if self.layout is not None and self.bound > 0 else None
+            return self._finish(None) if self.layout is not None and self.proven > 0 else None
 
     def _finish(self, proof_s: float | None) -> SearchResult:
         if self.layout is None or self.evaluation is None:
@@ -237,13 +269,12 @@ class Search(NamedChips):
         cost = self.best_cost
         if self.bound > cost * (1 + ROUNDING):
             raise VerificationError("the bound is above the cost of a feasible layout")
-        bound = min(self.bound, cost)
-        words = self.covered()
+        bound = min(self.proven, cost)
         return SearchResult(
-            status="optimal" if self.gap <= max(self.target, ROUNDING) else "feasible",
+            status="optimal" if cost <= bound * (1 + max(self.target, ROUNDING)) else "feasible",
             layout=self.layout,
             evaluation=self.evaluation,
-            certificate=Certificate(bound * self.to_usd, cost / bound - 1.0, words),
+            certificate=Certificate(bound * self.to_usd, cost / bound - 1.0, self.covered()),
             wall_s=self.clock.elapsed_s,
             first_layout_s=self.first_s,
             proof_s=proof_s,
@@ -254,33 +285,16 @@ class Search(NamedChips):
 
     def covered(self) -> tuple[str, ...]:
         """What the proof covers, then what it does not."""
-        words = covers(self.instance, self.classes, self.shapes)
-        if not self.instance.scenario.apart:
-            return words
-        # entered where it is asked for, and nowhere else
-        from solver.apart.asked import covered
-
-        own = [*covered(self.instance, self.classes)]
-        first = next(at for at, line in enumerate(words) if line.startswith("not covered"))
-        return (*words[:first], *own[:-1], *words[first:], own[-1])
+        return covers(self.instance, self.classes, self.shapes)
 
     def imbalance(self) -> float:
-        """What the imbalance of expert load costs on the answer's fleet: its price over that of even load.
-
-        With even load every chip of a stage has the same share of the routed tokens, and batches are the largest
-        that each shape then allows. As many experts are touched as before: a question with uniform load is
-        another one, and may be dearer or cheaper.
-        """
+        """What the imbalance of expert load costs on the answer's fleet: its price over that of even load."""
         if self.best_fleet is None or self.instance.operations.moe is None:
             return self._skew_cost
         rates = {
             row: self.pricer.balanced(self.shapes, row, int(self.bounds.per_rank[row]))
             for row in self.best_fleet.shapes
         }
-        stands = [
-            (replace(item, requests_per_s=max(rates[item.shape], item.requests_per_s)), pools)
-            for item, pools in self.best_fleet.stands
-        ]
-        even = fleet_of(stands, self.classes, self.question.links)
-        cost = self.question.cost_per_request(even.requests_per_s, even.usd_per_hour)
+        even = of_even_load(self.best_fleet, rates, self.classes, self.question.links)
+        cost = self.question.cost_of(even)
         return max(0.0, self.best_cost / cost - 1.0) if cost > 0 else 0.0

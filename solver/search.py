@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from threading import Lock
 
 import numpy as np
@@ -22,8 +21,6 @@ from solver.rounds import Search
 from solver.runner_up import with_runner_up
 from topology.errors import (
     InstanceError,
-    NoFeasibleLayout,
-    NoLayoutInTime,
     Problem,
     on_command_line,
 )
@@ -114,31 +111,10 @@ def searched(
     ground = kept_groundwork(instance)
     engine = Search(instance, clock, gap, seed, on_progress, workers=workers, ground=ground)
     keep(engine.snapshot)
-    try:
-        answer = engine.run(brief=brief)
-    except NoFeasibleLayout:
-        staged = _staged(instance)
-        if staged is None:
-            raise
-        with suppress(NoFeasibleLayout, NoLayoutInTime):
-            answer, last, whole = searched(
-                staged, clock, gap, seed, on_progress, keep, workers, brief
-            )
-            return replace(answer, instance=answer.instance or staged), last, whole
-        raise
+    answer = engine.run(brief=brief)
     assert answer is not None
     # a runner-up is looked for among shapes of one group
     return answer, None if instance.scenario.apart else engine, True
-
-
-def _staged(instance: Instance) -> Instance | None:
-    """The question with mixed replicas in pipeline stages, which hold a model that fills all chips; ``None`` where they are looked at, or none may be."""
-    limits = instance.scenario.limits
-    looked_at = limits.mixed_stages or limits.max_pipeline_stages == 1
-    if looked_at or instance.speculative is not None or instance.scenario.apart:
-        return None
-    staged = limits.model_copy(update={"mixed_stages": True})
-    return replace(instance, scenario=instance.scenario.model_copy(update={"limits": staged}))
 
 
 def _check(instance: Instance) -> None:

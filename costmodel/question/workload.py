@@ -158,8 +158,8 @@ class Limits(Given):
     max_pipeline_stages: Annotated[int, Field(ge=1, le=64)] = 8
     #: largest number of domains one replica may span; by default 8, or more where its weights need more
     max_domains_per_replica: Annotated[int, Field(ge=1, le=64)] | None = None
-    #: whether mixed replicas in pipeline stages are searched; of themselves where nothing else fits
-    mixed_stages: bool = False
+    #: whether mixed replicas in pipeline stages are searched
+    mixed_stages: bool = True
     #: sequences one attention rank may hold
     max_sequences_per_rank: Annotated[int, Field(ge=1, le=65_536)] = 4096
 

@@ -95,7 +95,7 @@ slo:
 # limits:
 #   prefill_chunk_tokens: {limits.prefill_chunk_tokens}     # prompt tokens of one pass and rank
 #   max_pipeline_stages: {limits.max_pipeline_stages}
-#   mixed_stages: {str(limits.mixed_stages).lower()}             # mixed replicas in pipeline stages; of themselves where nothing else fits
+#   mixed_stages: {str(limits.mixed_stages).lower()}             # mixed replicas in pipeline stages
 #   max_domains_per_replica: null   # a number; by default 8, or more where the weights need more
 #   max_sequences_per_rank: {limits.max_sequences_per_rank}
 """

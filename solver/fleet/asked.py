@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +114,22 @@ def fleet_of(
             return Fleet(tuple(stands), 0.0, usd)
         pooled = min(pooled, handed)
     return Fleet(tuple(stands), pooled + rates[_MIXED], usd)
+
+
+def of_even_load(
+    fleet: Fleet, served: Mapping[int, float], classes: Sequence[PoolClass], links: Links | None
+) -> Fleet:
+    """The same replicas with what each shape would serve, were the load of its experts even; no less than now.
+
+    With even load every chip of a stage has the same share of the routed tokens, and batches are the largest
+    that each shape then allows. As many experts are touched as before: a question with uniform load is
+    another one, and may be dearer or cheaper.
+    """
+    stands = [
+        (replace(item, requests_per_s=max(served[item.shape], item.requests_per_s)), pools)
+        for item, pools in fleet.stands
+    ]
+    return fleet_of(stands, classes, links)
 
 
 def _handed_over(stands: Sequence[tuple[Item, tuple[Pool, ...]]], links: Links) -> float | None:

@@ -109,6 +109,10 @@ class Items:
         self.upper = upper.copy()
         #: the same for prefill shapes whose KV leaves their domain
         self.leaving = upper.copy() if leaving is None else np.minimum(upper, leaving)
+        #: shapes that wait, with what they might serve; see :meth:`hold`
+        self._waiting: tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]] | None = (
+            None
+        )
         #: whether a shape served more than its bound: on a set of chips that the bound had not looked at
         self.outdone = False
         keys = np.stack(
@@ -123,6 +127,25 @@ class Items:
             cuts = np.flatnonzero(np.diff(inverse.ravel()[order])) + 1
             for members in np.split(alive[order], cuts):
                 self._groups[tuple(int(v) for v in keys[:, members[0]])] = members
+
+    @property
+    def waits(self) -> bool:
+        """Whether some shapes wait."""
+        return self._waiting is not None
+
+    def hold(self, rows: NDArray[np.int64]) -> None:
+        """Leave shapes out of every fleet until :meth:`release`; those that serve nothing stay out."""
+        rows = rows[self.upper[rows] > 0]
+        if len(rows):
+            self._waiting = rows, self.upper[rows], self.leaving[rows]
+            self.upper[rows] = self.leaving[rows] = 0.0
+
+    def release(self) -> None:
+        """Let the shapes that wait in."""
+        assert self._waiting is not None
+        rows, upper, leaving = self._waiting
+        self.upper[rows], self.leaving[rows] = upper, leaving
+        self._waiting = None
 
     def tighten(self, shape: int, upper: float, served: float) -> None:
         """Lower a shape's upper bound, not below what it was found to serve."""
