@@ -4,8 +4,7 @@
 proven bound. 3. Realise the shapes in it, which lowers their bounds to what placement really
 allows. 4. The best fleet of realised shapes, assembled on named chips and judged by the evaluator,
 is the incumbent. Repeat from 2 until incumbent and bound are close enough. Mixed replicas in pipeline stages wait
-until the rest is searched: both their passes run on one cut of the layers, their bounds have a cut for each, and rounds that
-place shape by shape what does not reach its bound find less. Last, of fleets as dear as the
+until the rest is searched: rounds that place shape by shape what does not reach its bound find less. Last, of fleets as dear as the
 answer that which serves most (:meth:`Search.roomier`).
 """
 
@@ -59,9 +58,8 @@ class Search(NamedChips):
         self._hold()
         self.report(f"{len(self.shapes)} shapes bounded")
         while not self._rounds(enough_usd, brief=brief):
-            if not self.items.waits:
+            if not self._let_in():
                 break
-            self._let_in()
         else:
             return None
         # of a brief search the gap that was enough may be no proof
@@ -77,11 +75,14 @@ class Search(NamedChips):
         if self.items.waits:
             self.waiting_bound = least
 
-    def _let_in(self) -> None:
-        """Search what has waited beside the rest, from the best layout so far."""
+    def _let_in(self) -> bool:
+        """Whether what has waited has to be searched, beside the rest and from the best layout so far."""
+        if not self.items.waits:
+            return False
+        self.items.release()
         with self.changing:
             self.bound, self.waiting_bound = self.proven, float("inf")
-        self.items.release()
+        return self.gap > max(self.target, ROUNDING) or self.layout is None
 
     def _rounds(self, enough_usd: float, *, brief: bool) -> bool:
         """Rounds on the shapes that do not wait; whether the bound reached ``enough_usd``."""

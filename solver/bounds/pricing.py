@@ -18,7 +18,7 @@ from costmodel.passes.communication import GroupRates, joined, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
 from costmodel.tolerance import RELATIVE
-from solver.bounds.block import DECODE, Block
+from solver.bounds.block import PREFILL, Block
 from solver.bounds.experts.expert_bounds import ExpertBounds, ShapeExperts, small_enough
 from solver.bounds.experts.ordered_bounds import OrderedBounds, never_places
 from solver.bounds.experts.shared_bounds import bounds_of_shared_slots
@@ -247,7 +247,7 @@ def _by_layers_of_a_stage(block: Block) -> float:
     """
     bounds = block.bounds()
     plain, most = float(bounds.requests_per_s[0]), int(bounds.per_rank[0])
-    if block.role != DECODE or block.pp[0] == 1 or type(block) is not Block:
+    if block.role == PREFILL or block.pp[0] == 1 or type(block) is not Block:
         return plain
     fitting = _sequences_beside_layers(block)
     best, layers = 0.0, int(np.ceil(len(fitting) / block.pp[0]))
