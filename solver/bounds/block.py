@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Self
 
@@ -43,7 +44,16 @@ class Block(Passes):
         self.beside: float | None = None
         #: whether targets are checked with the best cut of whole layers (dear for many shapes)
         self.exact_stages = False
+        #: whether both passes of the one shape, a mixed replica in stages, are bounded on one cut
+        self.one_cut = False
         self.spread = Spread(self.room, self.ranks, self._most_per_rank())
+
+    @property
+    def cut_for_both(self) -> bool:
+        """Whether the shapes are mixed replicas in stages whose passes are sums over layers."""
+        whole = type(self) is Block and not self.halved.any()
+        additive = self.instance.profile.combination == "per_op"
+        return self.role == MIXED and whole and additive and bool((self.pp > 1).all())
 
     def _kinds_held(self) -> list[Instance]:
         """The kinds of requests whose passes take room in HBM."""
@@ -90,7 +100,7 @@ class Block(Passes):
 
     def _best_rate(self, largest: Array) -> Array:
         """The most that any batch up to the largest serves."""
-        rate = self.service(self.spread.at_most(largest), exact_stages=True)[0].requests_per_s
+        rate = self._most_served(self.spread.at_most(largest))
         full = self.spread.full_below(largest)
         fewer = np.flatnonzero(full > 0)
         if len(fewer):
@@ -99,12 +109,32 @@ class Block(Passes):
             less = self.take(fewer)
             batch = less.spread.smooth(full[fewer])
             rate = rate.copy()
-            rate[fewer] = np.maximum(
-                rate[fewer], less.service(batch, exact_stages=True)[0].requests_per_s
-            )
+            rate[fewer] = np.maximum(rate[fewer], less._most_served(batch))
         if self.role != PREFILL and take_turns(self.instance):
             rate = np.maximum(rate, self._in_turns(largest))
         return rate
+
+    def _most_served(self, batch: Batch, service: Service | None = None) -> Array:
+        """Requests/s at a batch with the best cut; of one mixed replica both passes have one (``one_cut``).
+
+        ``service``: with a cut for each pass, where it is known.
+        """
+        service = service or self.service(batch, exact_stages=True)[0]
+        if not self.one_cut:
+            return service.requests_per_s
+        plan = self._plan(batch)
+        assert plan.decode is not None
+        assert plan.prefill is not None
+        passes = [
+            replace(pipeline, max_s=np.maximum(pipeline.max_s, longest))
+            for pipeline, longest in zip(
+                [self.pipeline(tokens, True) for tokens in (plan.decode, plan.prefill)],
+                self.on_one_cut(plan.decode, plan.prefill),
+                strict=True,
+            )
+        ]
+        cut = serve(self.instance.workload, plan, batch.total, self.pp, *passes)
+        return np.minimum(service.requests_per_s, np.max(cut.requests_per_s, initial=0.0))
 
     def _in_turns(self, largest: Array) -> Array:
         """The most that batches of unlike sizes serve in turns, whose tokens meet the TPOT target on average."""
@@ -122,7 +152,8 @@ class Block(Passes):
             fullest = self.room.on_fullest(total, self.spread.used)
             holds = (self.room.short_bytes(total, fullest) <= 0) & (fullest <= most)
             holds |= total <= largest
-            took.append(np.where(holds, 1.0 / service.requests_per_s, np.inf))
+            served = self._most_served(self.spread.batch(total), service)
+            took.append(np.where(holds, 1.0 / served, np.inf))
             tpot.append(np.asarray(service.tpot_s))
         return most_in_turns(np.array(took), np.array(tpot), target * (1 + RELATIVE))
 
@@ -189,11 +220,7 @@ class Block(Passes):
         ``together``: TTFT counts the prompts of all ranks that have any; else those of which any batch of
         so many sequences has as many.
         """
-        instance = self.instance
-        plan = schedule(
-            ROLES[self.role], instance.workload, instance.limits, batch.per_rank,
-            instance.speculative,
-        ).filled(batch.in_pass / (batch.per_rank * self.ranks))  # fmt: skip
+        instance, plan = self.instance, self._plan(batch)
         decode = None if plan.decode is None else self.pipeline(plan.decode, exact_stages)
         prefill = None if plan.prefill is None else self.pipeline(plan.prefill, exact_stages)
         met = prefill
@@ -205,6 +232,14 @@ class Block(Passes):
             moved = transfer_bytes_per_chip(instance, 1.0, 1.0) / (self.tp * self.pp)
             service = service.delayed(self.transfer.latency_s + self.transfer.s_per_byte * moved)
         return service, self._in_time(service)
+
+    def _plan(self, batch: Batch) -> Schedule:
+        """The passes at a batch."""
+        instance = self.instance
+        return schedule(
+            ROLES[self.role], instance.workload, instance.limits, batch.per_rank,
+            instance.speculative,
+        ).filled(batch.in_pass / (batch.per_rank * self.ranks))  # fmt: skip
 
     def _first_met(self, plan: Schedule, prefill: PipelineTime, total: Array) -> PipelineTime:
         """The prefill pass that a first token meets at least, whatever ranks the sequences lie on.

@@ -18,6 +18,7 @@ from costmodel.passes.tokens import ExpertShares, Tokens, half, runs_in_halves
 from costmodel.replica.serving import PipelineTime
 from solver.bounds.experts.expert_bounds import ExpertBounds
 from solver.bounds.experts.traded import touched_under
+from solver.bounds.one_cut import longest_on_one_cut
 from solver.bounds.priced import Array, Ints, Priced
 from solver.kv_plan import for_role
 from solver.place.stages import shortest_longest_stage
@@ -145,15 +146,7 @@ class Passes:
         """
         if self.instance.profile.combination != "per_op" or not np.any(self.pp > 1):
             return np.zeros(len(self.tp))
-        if self.by_layer is not None:
-            order: Sequence[int] = range(self.instance.operations.num_layers)
-            layer_s = self._layer_by_layer(tokens)
-        else:
-            order = self.instance.operations.kind_of_layer()
-            layer_s = self._kind_by_kind(tokens, rows)
-        head_s = np.broadcast_to(
-            self._computed(self._timed([], tokens, None, with_head=True)), self.tp.shape
-        )
+        order, layer_s, head_s = self._pieces(tokens, rows)
         found = np.zeros(len(self.tp))
         piped = self.pp > 1
         found[piped] = (
@@ -167,6 +160,28 @@ class Passes:
             + step_s / self.pp[piped]
         )
         return found
+
+    def _pieces(self, tokens: Tokens, rows: Array) -> tuple[Sequence[int], list[Array], Array]:
+        """What a pass is cut into: which of the seconds that follow each layer takes at least, and the head's."""
+        if self.by_layer is not None:
+            order: Sequence[int] = range(self.instance.operations.num_layers)
+            layer_s = self._layer_by_layer(tokens)
+        else:
+            order = self.instance.operations.kind_of_layer()
+            layer_s = self._kind_by_kind(tokens, rows)
+        head = self._computed(self._timed([], tokens, None, with_head=True))
+        return order, layer_s, np.broadcast_to(head, self.tp.shape)
+
+    def on_one_cut(self, decode: Tokens, prefill: Tokens) -> Array:
+        """Longest stages of both passes of one shape, in pairs ``[2, pairs]``; see :func:`longest_on_one_cut`."""
+        layers, heads = [], []
+        for tokens in (decode, prefill):
+            order, layer_s, head_s = self._pieces(tokens, tokens.rows)
+            layers.append([float(layer_s[place].item()) for place in order])
+            heads.append(float(head_s.item()))
+        most = self.most_layers or len(layers[0])
+        pairs = longest_on_one_cut(np.array(layers), np.array(heads), int(self.pp.item()), most)
+        return pairs + self.efficiency.step_overhead_s / self.pp
 
     def _layer_by_layer(self, tokens: Tokens) -> list[Array]:
         """Least seconds of each layer of one shape."""

@@ -168,6 +168,7 @@ class Pricer:
                 block.traded = traded
             block.most = most_per_rank
             block.exact_stages = True
+            block.one_cut = block.cut_for_both
             best = max(best, _by_layers_of_a_stage(block))
         return best
 

@@ -6,8 +6,8 @@ ranks that have one, each with room for ``N`` sequences, ``S`` sequences on ``R`
 
     ``n = ceil(S / R)`` on the fullest rank if that is no more than ``N``, else ``ceil((S - r N) / (R - r))``.
 
-Of a pipeline the first stage holds the embedding and the last one the head, whole: each of them beside one layer at least,
-however layers are shared out.
+Of a pipeline the first stage holds the embedding and the last one the head with the logits of sampled tokens, whole: each of
+them beside one layer at least, however layers are shared out.
 
 Where slots take turns over layers, or stages differ in layers, a chip may have any number between; then the average
 chip holds the average slots and ``S / R`` sequences, and the fullest rank's chips have ``low`` slots at least.
@@ -66,7 +66,7 @@ class Room:
         runtime = instance.profile.for_chip(chip.name).runtime_bytes
         draft = memory.draft_weight_bytes(operations, tp, chips, whole)
         self.fixed = (weights + draft) / pp + runtime
-        self.end = self._ends(layers, draft) + runtime
+        self.first, self.last = (end + runtime for end in self._ends(layers, draft))
         self.end_slot = min(float(memory.expert_slot_bytes([(kind, 1.0)])) for kind, _ in layers)
         self.slot = memory.expert_slot_bytes(layers) / pp
         cached = memory.kv_bytes_per_sequence(operations, layers, tp, context)
@@ -82,13 +82,14 @@ class Room:
             cached = memory.kv_bytes_per_sequence(stored, layers, tp, context)
             self.tier_kv = (cached + memory.draft_kv_bytes(stored, tp, context)) / pp
 
-    def _ends(self, layers: Layers, draft: Array) -> Array:
-        """Weights that the heavier of first and last stage holds at least: its table and one layer."""
+    def _ends(self, layers: Layers, draft: Array) -> tuple[Array, Array]:
+        """Weights that first and last stage hold at least, of several: their table and one layer."""
         operations, tp = self.kinds[0].operations, self.tp
         first = memory.edge_weight_bytes(operations, tp, first=True, last=False)
         last = memory.edge_weight_bytes(operations, tp, first=False, last=True) + draft
         one = np.min([memory.dense_weight_bytes([(kind, 1.0)], tp) for kind, _ in layers], axis=0)
-        return np.asarray(np.where(self.pp > 1, np.maximum(first, last) + one, 0.0))
+        several = self.pp > 1
+        return np.where(several, first + one, 0.0), np.where(several, last + one, 0.0)
 
     def with_slots(
         self, fewest: Array, *, turns: NDArray[np.bool_], cut: NDArray[np.bool_]
@@ -109,7 +110,7 @@ class Room:
 
     #: attributes with one element for each shape
     BY_SHAPE = (
-        "tp", "ranks", "pp", "fixed", "end", "slot", "kv", "low", "mean", "full", "full_ranks", "tier_kv",
+        "tp", "ranks", "pp", "fixed", "first", "last", "slot", "kv", "low", "mean", "full", "full_ranks", "tier_kv",
     )  # fmt: skip
 
     def take(self, rows: NDArray[np.intp]) -> Self:
@@ -125,15 +126,19 @@ class Room:
         ``per_rank``: of the busiest rank in the fullest microbatch.
         """
         return np.asarray(
-            self.fixed + self.slot * slots + self.kv * sequences + self._active(per_rank)
+            self.fixed
+            + self.slot * slots
+            + self.kv * sequences
+            + self._active(per_rank, 1.0 / self.pp)
         )
 
-    def _active(self, per_rank: Array) -> Array:
+    def _active(self, per_rank: Array, of_logits: float | Array) -> Array:
+        """Activations of a stage and so much of the logits, which only the last one has."""
         found: Array = np.zeros_like(self.tp)
         for kind in self.kinds:
             plan = schedule(self.role, kind.workload, kind.limits, per_rank, kind.speculative)
-            sampled = np.where(self.pp > 1, 0.0, plan.sampled())
-            own = memory.activation_bytes(kind.operations, self.tp, plan.rows(), sampled)
+            logits = of_logits * plan.sampled()
+            own = memory.activation_bytes(kind.operations, self.tp, plan.rows(), logits)
             found = np.maximum(found, own)
         return found
 
@@ -168,7 +173,8 @@ class Room:
                 self.needed(self.mean, total / self.ranks, per_rank)
                 if (self.full < self.mean).any()
                 else np.zeros_like(self.tp),
-                self.end + self.end_slot * self.low + self._active(per_rank),
+                self.first + self.end_slot * self.low + self._active(per_rank, 0.0),
+                self.last + self.end_slot * self.low + self._active(per_rank, 1.0),
             ]
         )
         short = needed - self.usable_bytes * (1 + RELATIVE)
