@@ -17,20 +17,19 @@ _MOST_PAIRS = 12
 _ROUNDING = 1e-9
 
 
-def longest_on_one_cut(layer_s: Array, head_s: Array, stages: int, most_layers: int) -> Array:
+def longest_on_one_cut(
+    layer_s: Array, head_s: Array, stages: int, allowed: NDArray[np.bool_] | None = None
+) -> Array:
     """Pairs ``[2, pairs]`` of seconds; every cut into ``stages`` has longest stages no shorter than both of some pair.
 
-    ``layer_s [2, layers]``, ``head_s [2]``: of each kind of pass; the head comes on top of the last stage. A stage has
-    ``most_layers`` at most.
+    ``layer_s [2, layers]``, ``head_s [2]``: of each kind of pass; the head comes on top of the last stage.
+    ``allowed [begin, end]``: stages of these layers that may be (``None``: all).
     """
     sums = np.concatenate([np.zeros((2, 1)), np.cumsum(layer_s, axis=1)], axis=1)
     places = sums.shape[1]
     begins, ends = np.ogrid[:places, :places]
-    took = np.where(
-        (ends > begins) & (ends - begins <= most_layers),
-        sums[:, None, :] - sums[:, :, None],
-        np.inf,
-    )
+    stage = ends > begins if allowed is None else allowed
+    took = np.where(stage, sums[:, None, :] - sums[:, :, None], np.inf)
 
     def least(kind: int, below: float = np.inf) -> float:
         """Shortest longest stage of a kind where that of the other one is below so much; infinite: there is no such cut."""

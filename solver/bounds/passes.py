@@ -7,6 +7,7 @@ from copy import copy
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodel.passes.communication import hand_off_s
 from costmodel.passes.group import ChipGroup
@@ -55,8 +56,8 @@ class Passes:
         self.by_layer: Array | None = None
         #: whether the bounds on load and on touched experts are taken together, layer by layer of one shape
         self.traded = False
-        #: layers of a stage at most, of one shape
-        self.most_layers: int | None = None
+        #: stages ``[begin, end]`` that fit, of one shape
+        self.allowed: NDArray[np.bool_] | None = None
         if self.experts is not None:
             pairs, inverse = np.unique(
                 np.stack([shapes.stage_chips, shapes.slots], axis=1), axis=0, return_inverse=True
@@ -155,7 +156,7 @@ class Passes:
                 order,
                 head_s[piped],
                 self.pp[piped],
-                self.most_layers,
+                self.allowed,
             )
             + step_s / self.pp[piped]
         )
@@ -179,8 +180,8 @@ class Passes:
             order, layer_s, head_s = self._pieces(tokens, tokens.rows)
             layers.append([float(layer_s[place].item()) for place in order])
             heads.append(float(head_s.item()))
-        most = self.most_layers or len(layers[0])
-        pairs = longest_on_one_cut(np.array(layers), np.array(heads), int(self.pp.item()), most)
+        stages = int(self.pp.item())
+        pairs = longest_on_one_cut(np.array(layers), np.array(heads), stages, self.allowed)
         return pairs + self.efficiency.step_overhead_s / self.pp
 
     def _layer_by_layer(self, tokens: Tokens) -> list[Array]:

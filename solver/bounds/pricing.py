@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from costmodel.passes.communication import GroupRates, joined, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
-from costmodel.tolerance import RELATIVE
-from solver.bounds.block import PREFILL, Block
+from solver.bounds.block import Block
 from solver.bounds.experts.expert_bounds import ExpertBounds, ShapeExperts, small_enough
 from solver.bounds.experts.ordered_bounds import OrderedBounds, never_places
 from solver.bounds.experts.shared_bounds import bounds_of_shared_slots
 from solver.bounds.held_pricing import HeldBlock
 from solver.bounds.priced import Array, Bounds, Priced
+from solver.bounds.stage_room import within_cuts
 from solver.kv_plan import keeps_idle
 from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.least_rates import KnownSets, least_rates
@@ -169,7 +169,7 @@ class Pricer:
             block.most = most_per_rank
             block.exact_stages = True
             block.one_cut = block.cut_for_both
-            best = max(best, _by_layers_of_a_stage(block))
+            best = max(best, within_cuts(block))
         return best
 
     def balanced(self, shapes: ShapeTable, row: int, most_per_rank: int) -> float:
@@ -237,52 +237,3 @@ class Pricer:
     @cached_property
     def _in_one_unit(self) -> Instance:
         return replace(self.instance, cluster=self.instance.cluster.in_one_unit)
-
-
-def _by_layers_of_a_stage(block: Block) -> float:
-    """Rate bound of one shape, whose stages have no more layers than HBM holds beside the batch's KV.
-
-    Beside more than ``n_c`` sequences on a rank no stage holds ``c`` layers, so that the quickest cut of a large batch
-    may not be allowed. Batches with more than ``n_(c+1)`` and up to ``n_c`` sequences on a rank are bounded with ``c``
-    layers a stage at most, from the largest down, until no smaller one serves more even with any cut.
-    """
-    bounds = block.bounds()
-    plain, most = float(bounds.requests_per_s[0]), int(bounds.per_rank[0])
-    if block.role == PREFILL or block.pp[0] == 1 or type(block) is not Block:
-        return plain
-    fitting = _sequences_beside_layers(block)
-    best, layers = 0.0, int(np.ceil(len(fitting) / block.pp[0]))
-    while layers < len(fitting) and fitting[layers] >= most:
-        layers += 1  # one layer more fits beside all sequences too
-    while best < plain:
-        block.beside = float(fitting[layers - 1])
-        block.most = int(min(most, block.beside))
-        if block.most < 1:
-            break
-        block.most_layers = layers
-        best = max(best, float(block.bounds().requests_per_s[0]))
-        layers += 1
-        if layers > len(fitting):
-            break
-        block.beside = float(max(1.0, fitting[layers - 1]))
-        block.most_layers, block.most = None, int(min(most, block.beside))
-        plain = float(block.bounds().requests_per_s[0])
-    return best
-
-
-def _sequences_beside_layers(block: Block) -> Array:
-    """``[layers]``: sequences of a rank at most whose KV fits beside so many layers, the lightest of them."""
-    instance, room = block.instance, block.room
-    width, context = (
-        instance.width_bytes(int(block.tp[0])),
-        instance.kept_context(ROLES[block.role]),
-    )
-    held = np.empty((2, instance.operations.num_layers))
-    for kind, counts in zip(instance.operations.kinds, width.single_layers, strict=True):
-        weights = width.layers(counts) + width.slot(counts) * float(room.low[0])
-        held[:, list(kind.layers)] = [[weights], [width.cached(counts, context, last=False)]]
-    weights, cached = np.sort(held, axis=1).cumsum(axis=1)
-    left = room.usable_bytes * (1 + RELATIVE) - block.efficiency.runtime_bytes - weights
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.floor(left / cached * (1 + RELATIVE))
-    return np.where(cached > 0, found, np.where(left >= 0, np.inf, -1.0))

@@ -129,10 +129,10 @@ class Room:
             self.fixed
             + self.slot * slots
             + self.kv * sequences
-            + self._active(per_rank, 1.0 / self.pp)
+            + self.active(per_rank, 1.0 / self.pp)
         )
 
-    def _active(self, per_rank: Array, of_logits: float | Array) -> Array:
+    def active(self, per_rank: Array, of_logits: float | Array) -> Array:
         """Activations of a stage and so much of the logits, which only the last one has."""
         found: Array = np.zeros_like(self.tp)
         for kind in self.kinds:
@@ -173,8 +173,8 @@ class Room:
                 self.needed(self.mean, total / self.ranks, per_rank)
                 if (self.full < self.mean).any()
                 else np.zeros_like(self.tp),
-                self.first + self.end_slot * self.low + self._active(per_rank, 0.0),
-                self.last + self.end_slot * self.low + self._active(per_rank, 1.0),
+                self.first + self.end_slot * self.low + self.active(per_rank, 0.0),
+                self.last + self.end_slot * self.low + self.active(per_rank, 1.0),
             ]
         )
         short = needed - self.usable_bytes * (1 + RELATIVE)

@@ -80,12 +80,12 @@ def shortest_longest_stage(
     kind_of_layer: Sequence[int],
     head_s: Array,
     stages: Array,
-    most_layers: int | None = None,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> Array:
     """Least possible time of the longest stage, for many shapes at once (arrays of one length).
 
-    ``layer_s[k]``: seconds of a layer of kind ``k``; ``head_s`` comes on top of the last stage; of one shape a
-    stage has at most ``most_layers``. For a trial limit, stages are filled greedily from the last layer back, run by run of equal layers;
+    ``layer_s[k]``: seconds of a layer of kind ``k``; ``head_s`` comes on top of the last stage; of one shape
+    ``allowed [begin, end]`` says which stages may be, and some cut is. For a trial limit, stages are filled greedily from the last layer back, run by run of equal layers;
     the least limit that needs no more than ``stages`` stages is found by bisection and returned
     rounded down, so that it stays a lower bound.
     """
@@ -105,7 +105,7 @@ def shortest_longest_stage(
         own = [float(layer_s[kind].item()) for kind in reversed(kind_of_layer)]
         found = _longest_of_one(
             own, float(head_s.item()), low.item(), high.item(), stages.item(),
-            most_layers or len(own),
+            None if allowed is None else reach_of(allowed),
         )  # fmt: skip
         return np.full(low.shape, found)
     for _ in range(_HALVINGS):
@@ -116,8 +116,24 @@ def shortest_longest_stage(
     return np.asarray(low)
 
 
+def reach_of(allowed: NDArray[np.bool_]) -> list[int]:
+    """Of each number of layers from the last one back: how many of them end the stage that begins after these, at most.
+
+    ``allowed [begin, end]``: stages of these layers that may be, and with each all its parts.
+    """
+    layers = len(allowed) - 1
+    last_first = allowed[::-1, ::-1].T
+    most = np.where(last_first.any(axis=1), layers - last_first[:, ::-1].argmax(axis=1), 0)
+    return [max(begun, int(end)) for begun, end in enumerate(most)]
+
+
 def _longest_of_one(
-    layer_s: list[float], head_s: float, low: float, high: float, stages: float, most_layers: int
+    layer_s: list[float],
+    head_s: float,
+    low: float,
+    high: float,
+    stages: float,
+    reach: list[int] | None,
 ) -> float:
     """The same for one shape, from the last layer back, stage by stage instead of layer by layer."""
     sums = [0.0, *accumulate(layer_s)]
@@ -128,7 +144,7 @@ def _longest_of_one(
         while start < len(layer_s) and needed <= stages:
             room = limit + slack - (0.0 if needed else head_s)
             end = max(start + 1, bisect_right(sums, sums[start] + room) - 1)
-            start = min(end, start + most_layers)
+            start = end if reach is None else min(end, reach[start])
             needed += 1
         low, high = (low, limit) if needed <= stages else (limit, high)
     return low
