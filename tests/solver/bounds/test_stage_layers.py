@@ -9,6 +9,7 @@ import pytest
 
 from costmodel.question.instance import resolve_instance
 from costmodel.question.scenario import Scenario
+from solver.bounds.one_cut import longest_on_one_cut
 from solver.clock import Clock
 from solver.place.stages import shortest_longest_stage
 from solver.rounds import Search
@@ -30,12 +31,43 @@ def test_the_longest_stage_of_so_many_layers_is_that_of_the_best_cut() -> None:
                 for cut in cuts
                 if max(end - first for first, end in pairwise(cut)) <= most
             )
+            begins, ends = np.ogrid[: layers + 1, : layers + 1]
             found = shortest_longest_stage(
                 [np.array([one]) for one in seconds], range(layers), np.array([head]),
-                np.array([float(stages)]), most,
+                np.array([float(stages)]), (ends > begins) & (ends - begins <= most),
             )  # fmt: skip
             assert found.item() == pytest.approx(best, rel=1e-6)
             assert found.item() <= best
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_longest_stages_of_two_passes_on_one_cut_are_those_of_all_cuts(seed: int) -> None:
+    """No cut is shorter in both than every pair, and every pair is that of some cut."""
+    rng = np.random.default_rng(seed)
+    layers, stages = 9, int(rng.integers(2, 5))
+    seconds, heads = rng.uniform(0.1, 1.0, (2, layers)), rng.uniform(0, 2, 2) * [1.0, 0.1]
+    held, room = rng.uniform(0.5, 1.0, layers), rng.uniform(3.0, 5.0)
+    allowed = np.array(
+        [
+            [begin < end and held[begin:end].sum() <= room for end in range(layers + 1)]
+            for begin in range(layers + 1)
+        ]
+    )
+    cuts = [
+        tuple(
+            max(own[first:end].sum() + head * (end == layers) for first, end in pairwise(cut))
+            for own, head in zip(seconds, heads, strict=True)
+        )
+        for inner in combinations(range(1, layers), stages - 1)
+        for cut in [(0, *inner, layers)]
+        if all(allowed[first, end] for first, end in pairwise(cut))
+    ]
+    pairs = longest_on_one_cut(seconds, heads, stages, allowed).T
+    assert bool(cuts) is bool(len(pairs))
+    for cut in cuts:
+        assert any(first <= cut[0] and second <= cut[1] for first, second in pairs)
+    for pair in pairs:
+        assert any(pair == pytest.approx(cut, rel=1e-6) for cut in cuts)
 
 
 def _search(**asked: object) -> Search:

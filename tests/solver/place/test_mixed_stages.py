@@ -9,6 +9,7 @@ from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.workload import Slo, Workload
+from solver.answer import Progress
 from solver.clock import Clock
 from solver.place import attempt
 from solver.search import search
@@ -29,11 +30,7 @@ def test_a_model_that_fills_two_nodes_runs_in_stages(engine: str | None) -> None
         **({} if engine is None else {"engine": engine}),
     )  # fmt: skip
     found = search(asked, clock=Clock())
-    # the bound has each kind of pass on a cut of its own
-    assert found.certificate.gap < 0.02
-    # the question that was answered says that they were searched
-    assert found.instance is not None
-    assert found.instance.limits.mixed_stages
+    assert found.status == "optimal"
     (replica,) = found.layout.replicas
     assert (replica.role, replica.shape.tp, replica.shape.pp) == ("mixed", 8, 2)
     domains = [{asked.cluster.chip(c).domain for c in stage.chips} for stage in replica.stages]
@@ -52,9 +49,8 @@ def test_stages_that_are_quick_for_prompts_are_tried_where_first_tokens_are_tigh
     assert five.ttft_s is not None
     assert five.tpot_s is not None
     tight = Slo(ttft=five.ttft_s * 1.0001, tpot=five.tpot_s * 1.02)
-    staged = {"pay": "used", "limits": {"mixed_stages": True}}
     monkeypatch.setattr(attempt, "_EITHER", cuts)
-    found = search(question("qwen3-32b", "rtx4090@2", workload, tight, **staged), clock=Clock())
+    found = search(question("qwen3-32b", "rtx4090@2", workload, tight, pay="used"), clock=Clock())
     usd = five.usd_per_m_output_tokens
     assert usd is not None
     assert found.certificate.bound_usd_per_m_output_tokens <= usd
@@ -64,21 +60,48 @@ def test_stages_that_are_quick_for_prompts_are_tried_where_first_tokens_are_tigh
 def test_replicas_that_draft_over_stages_are_not_looked_at() -> None:
     asked = question(
         "deepseek-v3", "hgx-h100@2", Workload(input_tokens=2000, output_tokens=500), Slo(tpot=0.1),
-        speculative={"draft_tokens": 1, "acceptance": 0.8}, limits={"mixed_stages": True},
+        speculative={"draft_tokens": 1, "acceptance": 0.8},
     )  # fmt: skip
     found = search(asked, clock=Clock())
     assert all(r.role != "mixed" or r.shape.pp == 1 for r in found.layout.replicas)
     assert "not covered: mixed replicas in pipeline stages" in found.certificate.covers
 
 
-def test_they_are_not_looked_at_where_something_else_fits() -> None:
-    asked = question("qwen3-8b", "hgx-h100", "chat", Slo())
-    found = search(asked, clock=Clock())
-    assert found.status == "optimal"
-    assert "not covered: mixed replicas in pipeline stages" in found.certificate.covers
-    wide = question("qwen3-8b", "hgx-h100", "chat", Slo(), limits={"mixed_stages": True})
-    more = search(wide, clock=Clock())
-    assert any(r.role == "mixed" and r.shape.pp > 1 for r in more.layout.replicas)
-    assert (more.evaluation.usd_per_m_output_tokens or 0.0) < (
-        found.evaluation.usd_per_m_output_tokens or 0.0
-    )
+def test_they_are_searched_after_the_rest() -> None:
+    """Without them $2.72 per million tokens were proven, and they cost $1.62: stages send less over slow links."""
+    asked = ("mixtral-8x22b", "rtx4090@3", Workload(input_tokens=200, output_tokens=20), Slo())
+    found = search(question(*asked, pay="used"), clock=Clock())
+    left_out = {"pay": "used", "limits": {"mixed_stages": False}}
+    without = search(question(*asked, **left_out), clock=Clock())
+    assert found.status == without.status == "optimal"
+    assert "not covered: mixed replicas in pipeline stages" in without.certificate.covers
+    assert not any("mixed replicas in pipeline" in line for line in found.certificate.covers)
+    assert any(r.role == "mixed" and r.shape.pp > 1 for r in found.layout.replicas)
+    cheaper = found.evaluation.usd_per_m_output_tokens or 0.0
+    assert cheaper < 0.7 * without.certificate.bound_usd_per_m_output_tokens
+
+
+def test_what_waits_counts_in_every_bound_that_is_printed() -> None:
+    asked = question(
+        "mixtral-8x22b", "rtx4090@3", Workload(input_tokens=200, output_tokens=20), Slo(), pay="used"
+    )  # fmt: skip
+    seen: list[Progress] = []
+    found = search(asked, clock=Clock(), on_progress=seen.append)
+    cost = found.evaluation.usd_per_m_output_tokens or 0.0
+    bounds = [one.bound for one in seen if one.bound is not None]
+    assert len(bounds) > 1
+    assert all(bound <= cost * (1 + 1e-9) for bound in bounds)
+
+
+def test_a_node_more_costs_no_more() -> None:
+    """Where a model just fits two nodes they were searched, where something else fits they were not: $3.20 and $6.23."""
+    costs = []
+    for nodes in (2, 3):
+        asked = question(
+            "llama-3.1-405b", f"hgx-h100@{nodes}", Workload(input_tokens=2000, output_tokens=500),
+            Slo(), pay="used",
+        )  # fmt: skip
+        found = search(asked, clock=Clock())
+        assert found.status == "optimal"
+        costs.append(found.evaluation.usd_per_m_output_tokens or 0.0)
+    assert costs[1] <= costs[0] * 1.01

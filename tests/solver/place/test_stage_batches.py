@@ -122,5 +122,5 @@ def test_unlike_layers_in_many_stages_are_cut() -> None:
     )  # fmt: skip
     found = search(resolve_instance(asked), clock=Clock())
     assert found.status == "optimal"
-    assert found.evaluation.chips_used == 36
+    assert found.evaluation.chips_used == 32  # mixed replicas; pools of each kind take 36
     assert max(len(replica.stages) for replica in found.layout.replicas) == 8
