@@ -57,10 +57,9 @@ class Search(NamedChips):
         """
         self._hold()
         self.report(f"{len(self.shapes)} shapes bounded")
-        while not self._rounds(enough_usd, brief=brief):
-            if not self._let_in():
-                break
-        else:
+        if self._rounds(enough_usd, brief=brief) or (
+            self._let_in() and self._rounds(enough_usd, brief=brief)
+        ):
             return None
         # of a brief search the gap that was enough may be no proof
         proof_s = self.clock.elapsed_s if self.gap <= max(self.target, ROUNDING) else None

@@ -80,11 +80,14 @@ class ApartPricer(Pricer):
         most_per_rank: int,
         *,
         traded: bool = False,
+        enough: float = 0.0,
     ) -> float:
         """A shape's rate bound with the load bounds that its placement proved (``traded``: of shapes of one group alone)."""
         own = row - self.first(shapes)
         if own < 0:
-            return super().tightened(shapes, row, layer_bounds, most_per_rank, traded=traded)
+            return super().tightened(
+                shapes, row, layer_bounds, most_per_rank, traded=traded, enough=enough
+            )
         block = self.two_groups(np.array([own]))
         if layer_bounds is not None:
             assert self.experts is not None

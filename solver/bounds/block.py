@@ -51,9 +51,8 @@ class Block(Passes):
     @property
     def cut_for_both(self) -> bool:
         """Whether the shapes are mixed replicas in stages whose passes are sums over layers."""
-        whole = type(self) is Block and not self.halved.any()
-        additive = self.instance.profile.combination == "per_op"
-        return self.role == MIXED and whole and additive and bool((self.pp > 1).all())
+        additive = self.instance.profile.combination == "per_op" and not self.halved.any()
+        return self.role == MIXED and additive and bool((self.pp > 1).all())
 
     def _kinds_held(self) -> list[Instance]:
         """The kinds of requests whose passes take room in HBM."""
@@ -119,8 +118,8 @@ class Block(Passes):
 
         ``service``: with a cut for each pass, where it is known.
         """
-        service = service or self.service(batch, exact_stages=True)[0]
         if not self.one_cut:
+            service = service or self.service(batch, exact_stages=True)[0]
             return service.requests_per_s
         plan = self._plan(batch)
         assert plan.decode is not None
@@ -128,13 +127,16 @@ class Block(Passes):
         passes = [
             replace(pipeline, max_s=np.maximum(pipeline.max_s, longest))
             for pipeline, longest in zip(
-                [self.pipeline(tokens, True) for tokens in (plan.decode, plan.prefill)],
+                [
+                    self.pipeline(tokens, exact_stages=False)
+                    for tokens in (plan.decode, plan.prefill)
+                ],
                 self.on_one_cut(plan.decode, plan.prefill),
                 strict=True,
             )
         ]
         cut = serve(self.instance.workload, plan, batch.total, self.pp, *passes)
-        return np.minimum(service.requests_per_s, np.max(cut.requests_per_s, initial=0.0))
+        return np.full(1, np.max(cut.requests_per_s, initial=0.0))
 
     def _in_turns(self, largest: Array) -> Array:
         """The most that batches of unlike sizes serve in turns, whose tokens meet the TPOT target on average."""

@@ -19,7 +19,6 @@ from costmodel.passes.tokens import ExpertShares, Tokens, half, runs_in_halves
 from costmodel.replica.serving import PipelineTime
 from solver.bounds.experts.expert_bounds import ExpertBounds
 from solver.bounds.experts.traded import touched_under
-from solver.bounds.one_cut import longest_on_one_cut
 from solver.bounds.priced import Array, Ints, Priced
 from solver.kv_plan import for_role
 from solver.place.stages import shortest_longest_stage
@@ -56,6 +55,8 @@ class Passes:
         self.by_layer: Array | None = None
         #: whether the bounds on load and on touched experts are taken together, layer by layer of one shape
         self.traded = False
+        #: by the tokens of a pass, what is known of the latter
+        self._touched_under: dict[float, Array] = {}
         #: stages ``[begin, end]`` that fit, of one shape
         self.allowed: NDArray[np.bool_] | None = None
         if self.experts is not None:
@@ -175,6 +176,9 @@ class Passes:
 
     def on_one_cut(self, decode: Tokens, prefill: Tokens) -> Array:
         """Longest stages of both passes of one shape, in pairs ``[2, pairs]``; see :func:`longest_on_one_cut`."""
+        # entered where mixed replicas stand in stages, and nowhere else
+        from solver.bounds.one_cut import longest_on_one_cut
+
         layers, heads = [], []
         for tokens in (decode, prefill):
             order, layer_s, head_s = self._pieces(tokens, tokens.rows)
@@ -238,7 +242,12 @@ class Passes:
             return shares
         plain = shares.touched[0, :, 0]
         loads = self.by_layer * _CAPS[:, None]
-        under = touched_under(self.experts.whole, chips, slots, float(routed[0]), loads[1:])
+        tokens_in = float(routed[0])
+        if tokens_in not in self._touched_under:
+            self._touched_under[tokens_in] = touched_under(
+                self.experts.whole, chips, slots, tokens_in, loads[1:]
+            )
+        under = self._touched_under[tokens_in]
         under = np.maximum(plain, np.concatenate([under, plain[None]]))
         none = np.isinf(under)
         under = np.where(none, plain, under)

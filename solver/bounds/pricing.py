@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from costmodel.passes.communication import GroupRates, joined, stack_rates
 from costmodel.passes.operations import LayerKind
 from costmodel.question.instance import Instance
-from solver.bounds.block import Block
+from solver.bounds.block import PREFILL, Block
 from solver.bounds.experts.expert_bounds import ExpertBounds, ShapeExperts, small_enough
 from solver.bounds.experts.ordered_bounds import OrderedBounds, never_places
 from solver.bounds.experts.shared_bounds import bounds_of_shared_slots
 from solver.bounds.held_pricing import HeldBlock
 from solver.bounds.priced import Array, Bounds, Priced
-from solver.bounds.stage_room import within_cuts
 from solver.kv_plan import keeps_idle
 from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.least_rates import KnownSets, least_rates
@@ -147,11 +146,13 @@ class Pricer:
         most_per_rank: int,
         *,
         traded: bool = False,
+        enough: float = 0.0,
     ) -> float:
         """A shape's rate bound with the load bounds ``[moe layers]`` that its placement proved.
 
         Layer by layer instead of on average, hence no looser than :meth:`bounds`. ``None``: on average, for a
-        shape whose layers share their slots. ``traded``: loads and touched experts taken together, which takes longer.
+        shape whose layers share their slots. ``traded``: loads and touched experts taken together, which takes longer. ``enough``: a rate
+        that it is only asked whether the bound exceeds.
         """
         one = shapes.take(np.array([row]))
         pool_class = self.classes[int(one.pool_class[0])]
@@ -168,8 +169,7 @@ class Pricer:
                 block.traded = traded
             block.most = most_per_rank
             block.exact_stages = True
-            block.one_cut = block.cut_for_both
-            best = max(best, within_cuts(block))
+            best = max(best, _of_one(block, enough))
         return best
 
     def balanced(self, shapes: ShapeTable, row: int, most_per_rank: int) -> float:
@@ -237,3 +237,13 @@ class Pricer:
     @cached_property
     def _in_one_unit(self) -> Instance:
         return replace(self.instance, cluster=self.instance.cluster.in_one_unit)
+
+
+def _of_one(block: Block, enough: float) -> float:
+    """Rate bound of a block's one shape, see :meth:`Pricer.tightened`."""
+    if block.pp[0] == 1 or block.role == PREFILL or type(block) is not Block:
+        return float(block.bounds().requests_per_s[0])
+    # entered where replicas stand in stages, and nowhere else
+    from solver.bounds.stage_room import within_cuts
+
+    return within_cuts(block, enough)

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodel.tolerance import RELATIVE
-from solver.bounds.block import PREFILL, Block
+from solver.bounds.block import Block
 from solver.place.stages import reach_of
 from solver.shapes.shapes import ROLES
 
-#: share by which batches that are bounded with the cuts of the smallest of them are apart
-_STEP = 0.005
+#: share by which the largest batches that are bounded with the cuts of the smallest of them are apart, and by how much more the next
+_STEP, _WIDER = 0.005, 1.5
+#: share that more steps may not tell
+_CLOSE = 0.001
 
 
 class StageRoom:
@@ -78,27 +80,31 @@ class StageRoom:
         return low
 
 
-def within_cuts(block: Block) -> float:
-    """Rate bound of one shape whose stages fit beside the batch's caches.
+def within_cuts(block: Block, enough: float = 0.0) -> float:
+    """Rate bound of one shape in stages, not of prefill, that fit beside the batch's caches.
 
     Batches with more than ``n`` and up to ``N`` sequences on a rank are bounded at ``N`` with the cuts that fit beside ``n + 1``,
-    from the largest down, until no smaller one serves more even with any cut.
+    from the largest down, until no smaller one serves more even with any cut, or some serve more than ``enough`` for all that is
+    known: then the bound is that of any cut.
     """
+    block.one_cut = block.cut_for_both
     bounds = block.bounds()
-    plain, most = float(bounds.requests_per_s[0]), int(bounds.per_rank[0])
-    if block.role == PREFILL or block.pp[0] == 1 or type(block) is not Block or not most:
-        return plain
+    first = plain = float(bounds.requests_per_s[0])
+    most = int(bounds.per_rank[0])
     room, best = StageRoom(block), 0.0
     holds = room.most(most)
     if holds < most:
         plain, most = _at_most(block, holds), holds
-    while most and best < plain:
-        fewest = min(room.fewest_alike(most), int(most * (1 - _STEP)) + 1)
+    step = _STEP
+    while most and plain > max(best * (1 + _CLOSE), enough):
+        fewest = min(room.fewest_alike(most), int(most * (1 - step)) + 1)
         block.allowed = room.allowed(fewest)
         best = max(best, _at_most(block, most))
-        block.allowed, most = None, fewest - 1
+        if best > enough > 0.0:
+            return first
+        block.allowed, most, step = None, fewest - 1, step * _WIDER
         plain = _at_most(block, most)
-    return best
+    return max(best, plain if most else 0.0)
 
 
 def _at_most(block: Block, sequences: int) -> float:

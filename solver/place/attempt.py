@@ -24,7 +24,7 @@ from solver.place.held_kv import kept
 from solver.place.placements import engine_places
 from solver.place.shared_slots import LayerSlots
 from solver.place.small_replica.model import ReplicaModel
-from solver.place.stages import PassName, cut_over, cut_replica, layer_times
+from solver.place.stages import PassName, cut_over, cut_replica, layer_times, next_batch
 from solver.place.standing import Standing
 from solver.shapes.shapes import ROLES
 
@@ -162,6 +162,12 @@ class Attempt:
         every = _EITHER if self.piped and not self.exact else (None,)
         found = [self._tried(sequences, kind, only) for kind in kinds for only in every]
         return max((one for one in found if one is not None), key=served, default=None)
+
+    def fewer(self, per_rank: int) -> int:
+        """The most sequences of a rank, fewer than so many, that let another cut into stages fit; 0: none do."""
+        stages: Stages = ((0, self.instance.operations.num_layers - 1),) * self.shape["pp"]
+        draft = self._replica((per_rank,) * self.ranks, stages)
+        return next_batch(self.instance, draft, self.pool_class.chip, self.efficiency, self.slots)
 
     @property
     def piped(self) -> bool:

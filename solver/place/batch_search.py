@@ -149,13 +149,13 @@ class BatchSearch(Batches):
         super().__init__(attempt)
 
     def best_cut(
-        self, found: FoundReplica | None, upper_at: Callable[[int], float]
+        self, found: FoundReplica | None, upper_at: Callable[..., float]
     ) -> tuple[FoundReplica | None, float]:
         """A smaller batch where its caches leave room for a better cut into stages.
 
         Also the rate that no batch exceeds: ``inf`` unless every cut was the best of its batch, which
         rests on layers whose times no placement changes. ``upper_at``: bound on all batches with so many
-        sequences on a rank at most.
+        sequences on a rank at most, or what tells only whether it is above ``enough``.
         """
         if found is None or self.pp == 1 or self.attempt.idle is not None:
             return found, inf
@@ -165,14 +165,19 @@ class BatchSearch(Batches):
         step = self.ranks if above <= _BATCHES * self.ranks else self.ranks * self.pp
         step = 1 if self.attempt.exact else step
         for tried in range(_BATCHES + 1):
-            bound = upper_at(-(-(above - 1) // self.ranks)) if above > 1 else 0.0
+            enough = served(best) if tried < _BATCHES else 0.0
+            fewer_on_each = -(-(above - 1) // self.ranks)
+            bound = upper_at(fewer_on_each, enough=enough) if above > 1 else 0.0
             if bound <= served(best) * (1 + 1e-9):
                 break
             if tried == _BATCHES or self.attempt.clock.over:
                 beyond = max(beyond, bound)
                 self.attempt.proven = False
                 break
-            fewer = (above - 1) // step * step
+            if self.attempt.piped and not self.attempt.exact:
+                fewer = self.ranks * self.attempt.fewer(-(-above // self.ranks))
+            else:
+                fewer = (above - 1) // step * step
             low, more = divmod(fewer, self.ranks)
             one = (
                 self.attempt.try_batch(self._lying(self.ranks, low, low + 1, more))

@@ -194,7 +194,7 @@ class Realiser:
         attempt: Attempt,
         found: FoundReplica | None,
         most_per_rank: int,
-        upper_at: Callable[[int], float],
+        upper_at: Callable[..., float],
     ) -> tuple[FoundReplica | None, Attempt]:
         """What was found, or more with experts dealt anew for its batch; and the attempt that found it."""
         if self.pricer.of_shapes is None:

@@ -251,28 +251,49 @@ def cut_replica(
     only: PassName | None = None,
 ) -> list[tuple[int, int]] | None:
     """Stages of a replica at the batch of ``draft``, of the passes of a mixed one ``only`` some: layer times and bytes are the evaluator's."""
+    layer_s, head_s = layer_times(instance, draft, chip, efficiency, rates, slots, maps, only)
+    weights, cached, edge_bytes, plain = _held(instance, draft, slots)
+    edge_s = [*[0.0] * (draft.shape.pp - 1), head_s]
+    room = instance.usable_hbm_bytes(chip) - efficiency.runtime_bytes - plain
+    return cut_stages(
+        layer_s, weights + cached * max(draft.rank_sequences()), edge_s, edge_bytes, room
+    )
+
+
+def next_batch(
+    instance: Instance, draft: Replica, chip: Chip, efficiency: Efficiency, slots: Sequence[int]
+) -> int:
+    """The most sequences of a rank, fewer than the draft has, beside which more stages fit: with the same cuts fewer serve less."""
+    weights, cached, edge_bytes, plain = _held(instance, draft, slots)
+    places = len(weights) + 1
+    begins, ends = np.ogrid[:places, :places]
+    held, grown = (np.concatenate([[0.0], np.cumsum(own)]) for own in (weights, cached))
+    room = instance.usable_hbm_bytes(chip) - efficiency.runtime_bytes - plain
+    left = room - (held[None, :] - held[:, None])
+    left -= edge_bytes[0] * (begins == 0) + edge_bytes[-1] * (ends == places - 1)
+    beside = np.floor(left / np.maximum(grown[None, :] - grown[:, None], 1e-30))
+    fewer = (ends > begins) & (beside < max(draft.rank_sequences()))
+    return int(beside[fewer].max(initial=0.0))
+
+
+def _held(
+    instance: Instance, draft: Replica, slots: Sequence[int]
+) -> tuple[Array, Array, list[float], float]:
+    """Bytes on a chip: of each layer and of its caches of one sequence, what each stage holds beside, activations."""
     operations, shape = instance.operations, draft.shape
     plan = replica_schedule(instance, draft)
-    layer_s, head_s = layer_times(instance, draft, chip, efficiency, rates, slots, maps, only)
-    layer_bytes = np.zeros(operations.num_layers)
-    width, sequences = instance.width_bytes(shape.tp), max(draft.rank_sequences())
+    weights, cached = np.zeros((2, operations.num_layers))
+    width, context = instance.width_bytes(shape.tp), instance.kept_context(draft.role)
     held_slots: float = max(slots, default=0)
     if operations.moe is not None and cut_over(slots):
         held_slots = float(held_evenly(operations.moe, len(slots), 0.0))
-    context = instance.kept_context(draft.role)
     for kind, counts in zip(operations.kinds, width.single_layers, strict=True):
-        held = width.layers(counts) + width.slot(counts) * held_slots
-        kv = width.cached(counts, context, last=False)
-        layer_bytes[list(kind.layers)] = held + kv * sequences
-    edge_s = [0.0] * shape.pp
-    edge_s[-1] = head_s
-    edge_bytes = [0.0] * shape.pp
-    edge_bytes[0] = width.edge(shape.chips_per_stage, first=True, last=False)
-    edge_bytes[-1] += width.edge(shape.chips_per_stage, first=False, last=True, cut=cut_over(slots))
-    edge_bytes[-1] += width.drafted(context) * sequences
-    edge_bytes[-1] += width.active(0.0, float(plan.sampled()))
-    plain = width.active(float(plan.rows()), 0.0)
-    room = instance.usable_hbm_bytes(chip)
-    return cut_stages(
-        layer_s, layer_bytes, edge_s, edge_bytes, room - efficiency.runtime_bytes - plain
-    )
+        weights[list(kind.layers)] = width.layers(counts) + width.slot(counts) * held_slots
+        cached[list(kind.layers)] = width.cached(counts, context, last=False)
+    edge_bytes, chips = [0.0] * shape.pp, shape.chips_per_stage
+    edge_bytes[0] += width.edge(chips, first=True, last=False)
+    edge_bytes[-1] += width.edge(chips, first=False, last=True, cut=cut_over(slots))
+    edge_bytes[-1] += width.drafted(context) * max(draft.rank_sequences())
+    rows, sampled = float(plan.rows()), float(plan.sampled())
+    edge_bytes[-1] += width.active(0.0, sampled)
+    return weights, cached, edge_bytes, width.active(rows, 0.0)
