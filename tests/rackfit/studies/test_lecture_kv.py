@@ -31,17 +31,17 @@ def board(name: str, **given: Any) -> Row:
 
 
 def test_t33_the_fewest_stages_that_hold_a_model_in_the_table() -> None:
-    """810 GB of dense weights on nodes of 687 GB: two nodes each, and more stages only where that pays."""
+    """810 GB of dense weights on nodes of 687 GB: two nodes each, and more stages or nodes only where that pays."""
     stages = "limits.max_pipeline_stages"
     base = {"model": "llama-3.1-405b", "workload": "chat", "slo": {}}
-    over = {stages: [1, 2, 8]}  # four nodes: prompts and answers take two each
+    over = {stages: [1, 2, 8]}
     table = {r[stages]: r for r in ask("grid", over, cluster="hgx-h100@4", **base).rows}
     assert table[1]["status"] == "infeasible"
     assert (table[2]["pp"], table[2]["replica_chips"]) == (2, 16)
     more = table[8]
-    assert more["replica_chips"] == 16
+    assert more["replica_chips"] in (16, 32)
     cheaper = more["usd_per_m_output_tokens"] < table[2]["bound_usd_per_m_output_tokens"]
-    assert more["pp"] == 2 or cheaper
+    assert (more["pp"], more["replica_chips"]) == (2, 16) or cheaper
 
 
 def test_t36_output_over_input_in_the_table() -> None:
