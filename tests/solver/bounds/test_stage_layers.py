@@ -74,15 +74,19 @@ def _search(**asked: object) -> Search:
     return Search(resolve_instance(Scenario.model_validate(asked)), Clock(None), 0.01, 0, None)
 
 
-def test_no_replica_in_stages_serves_more_than_its_bound() -> None:
-    """A dense model that fills HBM: every cut and batch that the placer tries stays below, and some bounds fell."""
+@pytest.mark.parametrize("role", ["decode", "mixed"])
+@pytest.mark.parametrize(("model", "slo"), [("llama-3.1-70b", {"tpot": 0.1}), ("gemma-3-27b", {})])
+def test_no_replica_in_stages_serves_more_than_its_bound(
+    model: str, slo: dict[str, float], role: str
+) -> None:
+    """Dense models that fill HBM: every cut and batch that the placer tries stays below, and some bounds fell."""
     search = _search(
-        model="llama-3.1-70b", cluster="hgx-h100", slo={"tpot": 0.1},
+        model=model, cluster="hgx-h100", slo=slo,
         workload={"input_tokens": 6000, "output_tokens": 600},
     )  # fmt: skip
     shapes = search.shapes
     fell = 0
-    for row in np.flatnonzero((shapes.role == ROLES.index("decode")) & (shapes.pp > 1)):
+    for row in np.flatnonzero((shapes.role == ROLES.index(role)) & (shapes.pp > 1)):
         most = int(search.bounds.per_rank[row])
         if not most:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costmodel.evaluate import evaluate
+from costmodel.layout.layout import Layout
 from costmodel.layout.plain_layout import plain_layout
 from costmodel.question.instance import Instance, resolve_instance
 from costmodel.question.scenario import Scenario
@@ -12,6 +13,7 @@ from costmodel.question.workload import Slo, Workload
 from solver.answer import Progress
 from solver.clock import Clock
 from solver.place import attempt
+from solver.place.stages import next_batch
 from solver.search import search
 
 
@@ -105,3 +107,39 @@ def test_a_node_more_costs_no_more() -> None:
         assert found.status == "optimal"
         costs.append(found.evaluation.usd_per_m_output_tokens or 0.0)
     assert costs[1] <= costs[0] * 1.01
+
+
+def test_smaller_batches_are_tried_where_another_cut_fits() -> None:
+    """Between the batch and the next one that is tried, the same cuts fit as beside the batch."""
+    asked = question(
+        "gemma-3-27b", "hgx-h100", Workload(input_tokens=3000, output_tokens=300), Slo()
+    )
+    layers = asked.operations.num_layers
+
+    def fitting(batch: int) -> set[int]:
+        """First layers of second stages beside which HBM holds so many sequences."""
+        found = set()
+        for first in range(1, layers):
+            plain = plain_layout(asked, "mixed", tp=2, pp=2, batch=batch)
+            (replica,) = plain.replicas
+            ranges = ((0, first - 1), (first, layers - 1))
+            stages = tuple(
+                stage.model_copy(update={"layers": own})
+                for stage, own in zip(replica.stages, ranges, strict=True)
+            )
+            cut = Layout(replicas=(replica.model_copy(update={"stages": stages}),))
+            if not evaluate(asked, cut).violations:
+                found.add(first)
+        return found
+
+    chip = asked.cluster.usable[0].chip
+    efficiency = asked.profile.for_chip(chip.name)
+    batch, seen = 320, []
+    while len(seen) < 4:
+        (draft,) = plain_layout(asked, "mixed", tp=2, pp=2, batch=batch).replicas
+        fewer = next_batch(asked, draft, chip, efficiency, ())
+        seen.append(fitting(batch))
+        assert 0 < fewer < batch
+        assert fitting(fewer + 1) == seen[-1]
+        batch = fewer
+    assert len(seen[0]) < len(seen[-1])
