@@ -14,6 +14,7 @@ from solver.shapes.shapes import (
     families_of,
     most_domains,
     pipes_mixed,
+    ranks_may_span,
     tensor_widths,
 )
 from solver.shapes.spans import SpanFamily
@@ -38,6 +39,12 @@ _LEFT_OUT = {
 _FILLED = "as many whole stages in each as it holds and the rest in one more, the largest first"
 _BUT_FILLED = " (unless whole stages fill all but one)"
 
+
+#: what is not covered of attention ranks, by whether any are searched over several domains
+_RANKS_LEFT_OUT = {
+    False: "attention ranks over several domains",
+    True: "attention ranks over several domains with unequal numbers of chips in each",
+}
 
 _COPIES = "spare slots hold copies, and no expert has more of them than a busier one of its layer"
 
@@ -96,7 +103,7 @@ def covers(
     missing = [
         *_cuts_left_out(instance, shapes),
         *(
-            ["attention ranks over several domains"]
+            [_RANKS_LEFT_OUT[any(ranks_may_span(instance, one) for one in classes)]]
             if min(domains, len(instance.cluster.domains)) > 1
             else []
         ),

@@ -38,7 +38,11 @@ def group_rates(instance: Instance, pool_class: PoolClass, shape: Mapping[str, i
     reduce = dispatch = send = (0.0, 0.0)
     runs = [[stage_chips // stage_pools] * stage_pools] * pp
     moved = moved_for(instance, pool_class.chip, shape, runs)
-    if tp > 1:
+    in_pool = stage_chips // stage_pools
+    if tp > in_pool:  # a rank over several domains
+        ranks_chips = _chips(cluster, pool_class, in_pool, tp // in_pool)
+        reduce = achieved(partial(cluster.rate, "all-reduce", ranks_chips), efficiency.all_reduce)
+    elif tp > 1:
         reduce = achieved(
             partial(cluster.rate_for, "all-reduce", home, tp, 1), efficiency.all_reduce
         )

@@ -2,7 +2,7 @@
 
 A shape stands on ``slices``: the same number of chips in each of so many pools of one class, or the
 chips of a span (:mod:`solver.shapes.spans`). Three ways to stand: one stage in one pool or spread over
-several (its experts then span domains), several stages side by side in one pool, or each stage in a
+several (its experts or ranks then span domains), several stages side by side in one pool, or each stage in a
 pool of its own; in a span a pool may also hold several stages of the same width.
 """
 
@@ -22,6 +22,7 @@ from costmodel.replica import memory
 from costmodel.rules.within_measured import kept_within
 from solver.shapes.pools import PoolClass
 from solver.shapes.spans import Parts, SpanFamily, span_families
+from solver.shapes.stands import neighbours_matter
 from topology.chip import Chip
 
 Ints = NDArray[np.int64]
@@ -133,7 +134,9 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
             if cuts_experts(instance, stand.stage_chips):
                 slots_of[stand.stage_chips].append(0)
         for tp in widths:
-            if any(chips % tp for chips in stand.in_pool):
+            if any(chips % tp for chips in stand.in_pool) and not (
+                ranks_may_span(instance, classes[stand.pool_class]) and spans_evenly(stand, tp)
+            ):
                 continue
             ranks = stand.stage_chips // tp
             roles = _roles(instance, classes[stand.pool_class].chip, tp, ranks, stand.pp)
@@ -150,6 +153,17 @@ def enumerate_shapes(instance: Instance, classes: tuple[PoolClass, ...]) -> Shap
     columns = np.array(rows, dtype=np.int64).reshape(-1, len(COLUMNS)).T
     named = dict(zip(COLUMNS, columns, strict=True))
     return ShapeTable(**named, spans=spans, kv_parts={})
+
+
+def ranks_may_span(instance: Instance, pool_class: PoolClass) -> bool:
+    """Whether attention ranks over several domains of a class are searched: not where a chip's neighbours matter."""
+    return not neighbours_matter(instance.cluster, pool_class.domain)
+
+
+def spans_evenly(stand: Footing, tp: int) -> bool:
+    """Whether each rank takes all chips of its stage in some domains, as many of each."""
+    domains, rest = divmod(tp, stand.in_pool[0])
+    return stand.span < 0 and domains > 1 and not rest and stand.stage_pools % domains == 0
 
 
 def _roles(instance: Instance, chip: Chip, tp: int, ranks: int, pp: int) -> list[int]:
@@ -261,8 +275,7 @@ def _standings(instance: Instance, pool_class: PoolClass, most: int) -> Iterator
     for chips in range(1, pool_class.size + 1):
         yield Footing(index, 1, 1, chips, 1, chips, (chips,))
         for span in range(2, min(pools, most) + 1):
-            if instance.operations.moe is not None:
-                yield Footing(index, 1, span, chips, span, chips * span, (chips,))
+            yield Footing(index, 1, span, chips, span, chips * span, (chips,))
             if span <= stages:
                 yield Footing(index, span, span, chips, 1, chips, (chips,))
         for pp in range(2, stages + 1):

@@ -121,15 +121,13 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
         width, rest = divmod(total, pp)
         if rest or (pp > 1 and any(taken[p] % width for p in used)):
             continue
-        if moe is None and pp == 1 and len(used) > 1:
-            continue  # a stage of a dense model is one attention rank, which lies in one domain
         # in a pipeline the order of the pools matters where their links differ
         orders = permutations(used) if pp > 1 else [tuple(used)]
         for order, tp in product(orders, range(1, width + 1)):
             if any(count % tp for count in heads) or width % tp:
                 continue
-            if pp == 1 and any(taken[p] % tp for p in used):
-                continue  # the shards of a rank lie in one domain
+            if pp == 1 and any(taken[p] % tp for p in used) and not wide(instance, taken, tp):
+                continue  # the shards of a rank lie in one domain, or evenly in several
             ranks = width // tp
             if moe is None and ranks > 1:
                 continue
@@ -166,6 +164,17 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
                         batch=sum(sequences),
                     )  # fmt: skip
                     yield Replica(role=role, shape=shape, stages=stages, kv=kv), slots
+
+
+def wide(instance: Instance, taken: Taken, tp: int) -> bool:
+    """Whether ranks take as many chips in each of several like domains whose chips are all as near to each other."""
+    counts = [count for count in taken if count]
+    used = [own for own, count in zip(pools(instance), taken, strict=True) if count]
+    if len({kind_of_pool(instance, own) for own in used}) > 1:
+        return False
+    switched = all(domain.fabric.interchangeable_chips for domain in instance.cluster.domains)
+    domains, rest = divmod(tp, counts[0])
+    return switched and len(set(counts)) == 1 and not rest and len(counts) % domains == 0
 
 
 def rate_of(
