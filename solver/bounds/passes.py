@@ -19,6 +19,7 @@ from costmodel.passes.tokens import ExpertShares, Tokens, half, runs_in_halves
 from costmodel.replica.serving import PipelineTime
 from solver.bounds.experts.expert_bounds import ExpertBounds
 from solver.bounds.experts.traded import touched_under
+from solver.bounds.one_cut import longest_on_one_cut
 from solver.bounds.priced import Array, Ints, Priced
 from solver.kv_plan import for_role
 from solver.place.stages import shortest_longest_stage
@@ -176,9 +177,6 @@ class Passes:
 
     def on_one_cut(self, decode: Tokens, prefill: Tokens) -> Array:
         """Longest stages of both passes of one shape, in pairs ``[2, pairs]``; see :func:`longest_on_one_cut`."""
-        # entered where mixed replicas stand in stages, and nowhere else
-        from solver.bounds.one_cut import longest_on_one_cut
-
         layers, heads = [], []
         for tokens in (decode, prefill):
             order, layer_s, head_s = self._pieces(tokens, tokens.rows)

@@ -23,6 +23,7 @@ from solver.bounds.experts.ordered_bounds import OrderedBounds, never_places
 from solver.bounds.experts.shared_bounds import bounds_of_shared_slots
 from solver.bounds.held_pricing import HeldBlock
 from solver.bounds.priced import Array, Bounds, Priced
+from solver.bounds.room import StageRoom
 from solver.kv_plan import keeps_idle
 from solver.shapes.group_rates import group_rates, span_rates
 from solver.shapes.least_rates import KnownSets, least_rates
@@ -36,6 +37,10 @@ from topology import Rate
 
 #: shapes priced at once: keeps the working set in cache and memory small
 _BLOCK = 4096
+#: share by which the largest batches that are bounded with the cuts of the smallest of them are apart, and by how much more the next
+_STEP, _WIDER = 0.005, 1.5
+#: share that more steps may not tell
+_CLOSE = 0.001
 
 
 class Pricer:
@@ -243,7 +248,40 @@ def _of_one(block: Block, enough: float) -> float:
     """Rate bound of a block's one shape, see :meth:`Pricer.tightened`."""
     if block.pp[0] == 1 or block.role == PREFILL or type(block) is not Block:
         return float(block.bounds().requests_per_s[0])
-    # entered where replicas stand in stages, and nowhere else
-    from solver.bounds.stage_room import within_cuts
+    return _within_cuts(block, enough)
 
-    return within_cuts(block, enough)
+
+def _within_cuts(block: Block, enough: float) -> float:
+    """Rate bound of one shape in stages, not of prefill, that fit beside the batch's caches.
+
+    Beside a large batch HBM holds few layers in a stage: the quickest cut may not be allowed.
+    Batches with more than ``n`` and up to ``N`` sequences on a rank are bounded at ``N`` with the cuts that fit beside ``n + 1``,
+    from the largest down, until no smaller one serves more even with any cut, or some serve more than ``enough`` for all that is
+    known: then the bound is that of any cut.
+    """
+    block.one_cut = block.cut_for_both
+    bounds = block.bounds()
+    first = plain = float(bounds.requests_per_s[0])
+    most = int(bounds.per_rank[0])
+    room, best = StageRoom(block.room, cut=not block.whole[0]), 0.0
+    holds = room.most(most)
+    if holds < most:
+        plain, most = _at_most(block, holds), holds
+    step = _STEP
+    while most and plain > max(best * (1 + _CLOSE), enough):
+        fewest = min(room.fewest_alike(most), int(most * (1 - step)) + 1)
+        block.allowed = room.allowed(fewest)
+        best = max(best, _at_most(block, most))
+        if best > enough > 0.0:
+            return first
+        block.allowed, most, step = None, fewest - 1, step * _WIDER
+        plain = _at_most(block, most)
+    return max(best, plain if most else 0.0)
+
+
+def _at_most(block: Block, sequences: int) -> float:
+    """Rate bound with so many sequences on a rank at most, in each of the passes that take turns."""
+    if not sequences:
+        return 0.0
+    block.most, block.beside = sequences, float(sequences)
+    return float(block.bounds().requests_per_s[0])

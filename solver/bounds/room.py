@@ -30,6 +30,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica import memory
 from costmodel.replica.serving import schedule
 from costmodel.tolerance import RELATIVE
+from solver.place.stages import reach_of
 from topology import Chip
 
 Array = NDArray[np.float64]
@@ -186,3 +187,67 @@ class Room:
         per_rank = np.maximum(1.0, total / (self.ranks * self.pp))
         needed = self.needed(self.mean, total / self.ranks, per_rank)
         return np.asarray(np.maximum(0.0, self.usable_bytes * (1 + RELATIVE) - needed))
+
+
+class StageRoom:
+    """Stages that HBM holds, of one shape.
+
+    A rank with ``n`` sequences has, on the chips of the stage ``[b, e)``, the weights of its layers and their caches of ``n``
+    sequences, the first stage with the embedding, the last one with the head and its logits.
+    """
+
+    def __init__(self, room: Room, *, cut: bool):
+        """``cut``: whether every chip holds a slice of each expert."""
+        instance, tp = room.kinds[0], int(room.tp[0])
+        self.pp, self._active = int(room.pp[0]), room.active
+        width, context = instance.width_bytes(tp), instance.kept_context(room.role)
+        self.layers = layers = instance.operations.num_layers
+        own = np.empty((2, layers))
+        for kind, counts in zip(instance.operations.kinds, width.single_layers, strict=True):
+            weights = width.layers(counts) + width.slot(counts) * float(room.low[0])
+            cached = width.cached(counts, context, last=False)
+            own[:, list(kind.layers)] = [[weights], [cached]]
+        sums = np.concatenate([np.zeros((2, 1)), np.cumsum(own, axis=1)], axis=1)
+        self._weights, self._cached = sums[:, None, :] - sums[:, :, None]
+        chips = tp * int(room.ranks[0])
+        self._weights[0, :] += width.edge(chips, first=True, last=False, cut=cut)
+        self._weights[:, -1] += width.edge(chips, first=False, last=True, cut=cut)
+        self._cached[:, -1] += width.drafted(context)
+        runtime = instance.profile.for_chip(room.chip.name).runtime_bytes
+        self._left = room.usable_bytes * (1 + RELATIVE) - runtime
+        begins, ends = np.ogrid[: layers + 1, : layers + 1]
+        self._stages = ends > begins
+
+    def allowed(self, sequences: int) -> NDArray[np.bool_]:
+        """``[begin, end]``: whether a stage of these layers fits beside so many sequences on a rank."""
+        microbatch = np.array([float(-(-sequences // self.pp))])
+        held = self._weights + sequences * self._cached + self._active(microbatch, 0.0).item()
+        held[:, -1] += (self._active(microbatch, 1.0) - self._active(microbatch, 0.0)).item()
+        return np.asarray(self._stages & (held <= self._left * (1 + RELATIVE)))
+
+    def holds(self, sequences: int) -> bool:
+        """Whether some cut does."""
+        reach, begun = reach_of(self.allowed(sequences)), 0
+        for _ in range(self.pp):
+            if begun < self.layers:
+                begun = reach[begun]
+        return begun == self.layers
+
+    def most(self, sequences: int) -> int:
+        """The most sequences, no more than so many, beside which some cut fits."""
+        low, high = 0, sequences
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.holds(middle) else (low, middle - 1)
+        return low
+
+    def fewest_alike(self, sequences: int) -> int:
+        """The fewest sequences beside which the same stages fit."""
+        same, low, high = self.allowed(sequences), 1, sequences
+        while low < high:
+            middle = (low + high) // 2
+            if np.array_equal(self.allowed(middle), same):
+                high = middle
+            else:
+                low = middle + 1
+        return low
