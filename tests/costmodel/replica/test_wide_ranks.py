@@ -119,7 +119,7 @@ def test_a_rank_takes_equal_parts_of_domains_that_are_not_whole(tmp_path: Path) 
 
 
 def test_the_proof_says_which_of_such_ranks_it_leaves_out() -> None:
-    line = "not covered: attention ranks over several domains with unequal numbers of chips in each"
+    line = "not covered: attention ranks over more than two domains, or with unequal numbers of chips in two"
     for cluster, said in (("hgx-h100@2", True), ("hgx-h100", False)):
         certificate = search(asked(cluster=cluster), clock=Clock()).certificate
         assert (line in certificate.covers) is said
