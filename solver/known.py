@@ -124,7 +124,7 @@ class Known:
             for pool in pool_class.pools
         )
         self.bound = 0.0
-        #: the same of what waits, before anything is placed; see :meth:`solver.rounds.Search.run`
+        #: the same of what waits, before anything is placed; see :mod:`solver.rounds`
         self.waiting_bound = float("inf")
         self.best_cost = float("inf")
         self.layout: Layout | None = None

@@ -56,7 +56,7 @@ class Passes:
         self.by_layer: Array | None = None
         #: whether the bounds on load and on touched experts are taken together, layer by layer of one shape
         self.traded = False
-        #: by the tokens of a pass, what is known of the latter
+        #: touched experts under caps on the load, by the tokens of a pass, of one shape
         self._touched_under: dict[float, Array] = {}
         #: stages ``[begin, end]`` that fit, of one shape
         self.allowed: NDArray[np.bool_] | None = None

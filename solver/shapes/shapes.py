@@ -161,7 +161,7 @@ def ranks_may_span(instance: Instance, pool_class: PoolClass) -> bool:
 
 
 def spans_evenly(stand: Footing, tp: int) -> bool:
-    """Whether each rank takes all chips of its stage in two domains: of more no sums were measured, and they take more steps."""
+    """Whether each rank takes all chips of its stage in two domains. Sums over more take steps that the cost model does not price."""
     return stand.span < 0 and tp == 2 * stand.in_pool[0] and stand.stage_pools % 2 == 0
 
 

@@ -42,7 +42,7 @@ def test_the_longest_stage_of_so_many_layers_is_that_of_the_best_cut() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_longest_stages_of_two_passes_on_one_cut_are_those_of_all_cuts(seed: int) -> None:
-    """No cut is shorter in both than every pair, and every pair is that of some cut."""
+    """Every cut is no shorter in both than some pair. Every pair is that of some cut."""
     rng = np.random.default_rng(seed)
     layers, stages = 9, int(rng.integers(2, 5))
     seconds, heads = rng.uniform(0.1, 1.0, (2, layers)), rng.uniform(0, 2, 2) * [1.0, 0.1]
