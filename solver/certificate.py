@@ -43,7 +43,7 @@ _BUT_FILLED = " (unless whole stages fill all but one)"
 #: what is not covered of attention ranks, by whether any are searched over several domains
 _RANKS_LEFT_OUT = {
     False: "attention ranks over several domains",
-    True: "attention ranks over more than two domains, or with unequal numbers of chips in two",
+    True: "attention ranks over several domains with unequal numbers of chips in each",
 }
 
 _COPIES = "spare slots hold copies, and no expert has more of them than a busier one of its layer"

@@ -161,8 +161,9 @@ def ranks_may_span(instance: Instance, pool_class: PoolClass) -> bool:
 
 
 def spans_evenly(stand: Footing, tp: int) -> bool:
-    """Whether each rank takes all chips of its stage in two domains. Sums over more take steps that the cost model does not price."""
-    return stand.span < 0 and tp == 2 * stand.in_pool[0] and stand.stage_pools % 2 == 0
+    """Whether each rank takes all chips of its stage in some domains, as many of each."""
+    domains, rest = divmod(tp, stand.in_pool[0])
+    return stand.span < 0 and domains > 1 and not rest and stand.stage_pools % domains == 0
 
 
 def _roles(instance: Instance, chip: Chip, tp: int, ranks: int, pp: int) -> list[int]:

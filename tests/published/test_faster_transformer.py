@@ -8,7 +8,6 @@ import json
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -83,11 +82,10 @@ def milliseconds(tmp_path_factory):
 
 
 def test_x01_layouts_of_a_large_dense_model_are_in_order(milliseconds):
-    """All pairs in order that ran over 10 % apart, 21 of 24 in all, ratios within 25 % at every batch above 1.
+    """All pairs in order that ran over 10 % apart, most others too, ratios of times within 25 %; times are 0.7 to 0.9 of those stated.
 
-    Times are 0.5 to 1 of those stated. Documented disagreements: three pairs that ran 2, 5 and 6 % apart are priced within
-    3 % of each other, the wrong one first. At batch 1, where all-reduces between nodes cost latency alone, TP32 is 1.5
-    times too fast beside the pipeline: A100 has the waits of newer chips' all-reduce kernels.
+    At batch 1 all-reduces between nodes cost latency alone. Documented disagreements: pairs that ran a few per cent
+    apart are priced within 3 % of each other, the wrong one first.
     """
     times = {}
     for case, measured in X01.items():
@@ -104,31 +102,22 @@ def test_x01_layouts_of_a_large_dense_model_are_in_order(milliseconds):
             turned.append((one, other))
             assert max(stated, than) / min(stated, than) < 1.1, (one, other)
             assert found == pytest.approx(beside, rel=0.03)
-        if one[0][2] > 1:
-            assert found / beside == pytest.approx(stated / than, rel=0.25), (one, other)
+        assert found / beside == pytest.approx(stated / than, rel=0.25), (one, other)
     apart = sorted(
         max(times[one][0], times[other][0]) / min(times[one][0], times[other][0]) - 1
         for one, other in turned
     )
-    *others, last = (f"{100 * one:.0f}" for one in apart)
-    words = " and ".join([*filter(None, [", ".join(others)]), last])
+    words = ", ".join(f"{100 * one:.0f} %" for one in apart)
+    said = (
+        f"{len(pairs) - len(turned)} in order, the other ran {words} apart; every ratio within 25 %"
+    )
+    assert said in PUBLISHED.read_text()
+    ratios = [found / stated for stated, found in times.values()]
     assert (
-        f"{len(pairs) - len(turned)} in order; those turned ran {words} % apart"
+        f"times are {min(ratios):.2f} to {max(ratios):.2f} of those measured"
         in PUBLISHED.read_text()
     )
-    inside = sum(
-        times[one][1] / times[other][1] == pytest.approx(times[one][0] / times[other][0], rel=0.25)
-        for one, other in pairs
-    )
-    alone = [case for case in X01 if case[2] == 1]
-    for column, name in enumerate(("stated", "found")):
-        faster = [times[case, "TP8xPP3"][column] / times[case, "TP32"][column] for case in alone]
-        words = f"{min(faster):.1f} to {max(faster):.1f} times"
-        assert words in PUBLISHED.read_text(), name
-    assert f"; {inside} ratios within 25 %" in PUBLISHED.read_text()
-    ratios = [found / stated for stated, found in times.values()]
-    assert median(ratios) == pytest.approx(0.82, abs=0.05)
-    assert 0.5 <= min(ratios) <= max(ratios) <= 1
+    assert 0.7 <= min(ratios) <= max(ratios) <= 1
 
 
 def test_x01_pipelining_wins_per_chip_at_a_large_batch(milliseconds):

@@ -167,13 +167,14 @@ def drafts(instance: Instance, taken: Taken) -> Iterator[tuple[Replica, int]]:
 
 
 def wide(instance: Instance, taken: Taken, tp: int) -> bool:
-    """Whether ranks take as many chips in each of two like domains whose chips are all as near to each other."""
+    """Whether ranks take as many chips in each of several like domains whose chips are all as near to each other."""
     counts = [count for count in taken if count]
     used = [own for own, count in zip(pools(instance), taken, strict=True) if count]
     if len({kind_of_pool(instance, own) for own in used}) > 1:
         return False
     switched = all(domain.fabric.interchangeable_chips for domain in instance.cluster.domains)
-    return switched and len(set(counts)) == 1 and tp == 2 * counts[0] and len(counts) % 2 == 0
+    domains, rest = divmod(tp, counts[0])
+    return switched and len(set(counts)) == 1 and not rest and len(counts) % domains == 0
 
 
 def rate_of(

@@ -1,9 +1,12 @@
 """Worked problems on GPU nodes, racks and trees: SB29-SB38, T23-T26, T44, T55."""
 
+import math
+
 import pytest
 
 from topology import build_cluster, load_chip, load_cluster
 from topology.collectives.demand import Dispatched, shares, touched
+from topology.links.fits import load_link_fits
 from topology.spec import ClusterSpec
 
 US = 1e-6
@@ -36,8 +39,8 @@ def test_t44_sb29_matmul_on_b200(batch, time):
         update={"hbm_bytes_per_s": 8e12, "flops_per_s": {"bf16": 2.3e15}}  # the book's figures
     )
     moved = 2 * (batch * 4096 + 4096 * 8192 + batch * 8192)
-    math = 2 * batch * 4096 * 8192 / chip.peak_flops_per_s("fp16")
-    assert max(moved / chip.hbm_bytes_per_s, math) == pytest.approx(time * US, rel=0.02, abs=0)
+    computed = 2 * batch * 4096 * 8192 / chip.peak_flops_per_s("fp16")
+    assert max(moved / chip.hbm_bytes_per_s, computed) == pytest.approx(time * US, rel=0.02, abs=0)
 
 
 def test_t44_sb30_sb31_all_gather_in_a_node():
@@ -160,3 +163,25 @@ def test_t55_dispatch_and_combine_bytes():
     (share,) = shares("dispatch", [8], [0], Dispatched(8, one_copy_per_domain=False), relayed=False)
     assert share.local * 128 * (7168 + 224) == 7_569_408
     assert share.local * 128 * 7168 * 2 == 14_680_064
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 8])
+def test_a_sum_over_nodes_takes_the_steps_of_a_tree(nodes):
+    """As measured link by link; NCCL's src/graph/tuning.cc hopes for 6.8 us, 7 hops of 1.8 x 0.6 us and log2 n steps of 5 us, twice."""
+
+    def latency(kind, count, profile="physics"):
+        cluster = load_cluster(f"hgx-h100@{count}").with_profile(profile)
+        return cluster.rate(kind, ids(cluster)).latency_s
+
+    hoped = 6.8 * US + 2 * (7 * 1.8 * 0.6 * US + math.log2(nodes) * 5 * US)
+    assert hoped < latency("all-reduce", nodes)
+    measured = latency("all-reduce", nodes, "calibrated")
+    assert latency("all-reduce", nodes) == pytest.approx(measured, rel=0.05)
+    step = load_link_fits("h100").scale_out.alpha_s
+    for profile in ("physics", "calibrated"):
+        four, two = (latency("all-reduce", count, profile) for count in (2 * nodes, nodes))
+        assert four - two == pytest.approx(2 * step, rel=1e-3)
+        # three nodes take as many steps as four; what goes straight to its target takes one
+        assert latency("all-reduce", 2 * nodes - 1, profile) == pytest.approx(four)
+        assert latency("all-to-all", 2 * nodes, profile) == latency("all-to-all", nodes, profile)
+    assert latency("all-gather", 2 * nodes) - latency("all-gather", nodes) == pytest.approx(5 * US)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topology.collectives.demand import (
-    CROSSINGS,
     NOT_DISPATCHED,
     PATTERN,
     Dispatched,
     DomainTraffic,
+    crossings,
     shares,
 )
 from topology.errors import NoRoute, Problem
@@ -31,7 +31,8 @@ class Cost:
     """A collective at full link speed, scale-up and scale-out apart.
 
     Seconds per byte and latencies of each side, the largest number of members in a domain, bytes
-    leaving the most loaded domain (``far``: its unit too), and the lower bound.
+    leaving the most loaded domain (``far``: its unit too), and the lower bound. ``crossings``: of the scale-out, one
+    after the other.
     """
 
     local_s_per_byte: float
@@ -45,6 +46,7 @@ class Cost:
     far_bytes_per_byte: float
     bound_s_per_byte: float
     bound_latency_s: float
+    crossings: int = 1
 
     def rate(self, local: Fit | None = None, out: Fit | None = None) -> Rate:
         """The rate at full link speed, or with measured latencies and fractions of it."""
@@ -54,7 +56,7 @@ class Cost:
             local_s, ramp = local_s / local.fraction, local.ramp
             local_latency = local.latency_s(self.local_chips)
         if out is not None and out_latency > 0:
-            out_s, out_latency = out_s / out.fraction, out.alpha_s
+            out_s, out_latency = out_s / out.fraction, out.alpha_s * self.crossings
         inside = local_s >= out_s
         time, latency = max(local_s, out_s), local_latency + out_latency
         return Rate(
@@ -96,18 +98,22 @@ def cost_of(
             worst, link = leg.s_per_byte * share.local, _named(domain, leg.link)
         if not flows:
             bound = leg.bound_s_per_byte * share.local
-    carried, name, out_latency, out, far = 0.0, "none", 0.0, 0.0, 0.0
+    carried, name, out_latency, out, far, crossed = 0.0, "none", 0.0, 0.0, 0.0, 1
     if flows and network is not None:
         carried, name = network.carry(flows)
         out = max(len(flow.members) * flow.cross for flow in flows)
         far = max(len(flow.members) * flow.far for flow in flows)
-        out_latency = network.spec.floor_s * CROSSINGS.get(kind, 1)
+        crossed = crossings(kind, sum(repeats))
+        spec = network.spec
+        out_latency = spec.floor_s * crossed
+        if kind == "all-reduce":  # up to one chip of each domain, over the network, and down again
+            latency, out_latency = 2 * latency, spec.reduce_start_s + spec.reduce_step_s * crossed
         bound_latency = network.path_latency_s(any(flow.far > 0 for flow in flows))
         bound = _cut_bound(parts, moved, network)
     chips = max(len(members) for _, _, members in parts)
     return Cost(
-        worst, latency, chips, link, carried, out_latency, name, out, far, bound, bound_latency
-    )
+        worst, latency, chips, link, carried, out_latency, name, out, far, bound, bound_latency, crossed
+    )  # fmt: skip
 
 
 def _alike(parts: Sequence[Part], network: Network | None) -> tuple[list[Part], list[int]]:

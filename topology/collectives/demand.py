@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, log2
 from typing import Literal, NamedTuple, get_args
 
 from topology.errors import InstanceError, Problem
@@ -38,8 +39,24 @@ PATTERN: Mapping[str, Pattern] = {
     "send": "send",
 }
 
-#: How often a collective crosses the scale-out one after the other (latency).
-CROSSINGS: Mapping[str, int] = {"all-reduce": 2}
+#: Collectives whose partial results double with every crossing of the scale-out: reduced up a tree, spread down it, or both.
+_UP_OR_DOWN: Mapping[str, int] = {
+    "all-reduce": 2,
+    "all-gather": 1,
+    "reduce-scatter": 1,
+    "broadcast": 1,
+}
+
+
+def crossings(kind: str, domains: int) -> int:
+    """How often a collective crosses the scale-out one after the other (latency).
+
+    Sums and copies go over trees of *ceil(log2 domains)* steps, as NCCL's do; in ``all-to-all``, ``dispatch`` and ``send`` every chip sends straight to
+    every other. *Source:* Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
+    """
+    if domains < 2:
+        return 0
+    return max(1, _UP_OR_DOWN.get(kind, 0) * ceil(log2(domains)))
 
 
 class Dispatched(NamedTuple):

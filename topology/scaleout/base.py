@@ -25,10 +25,13 @@ from topology.quantity import Seconds
 class NetworkSpec(BaseModel):
     """Options of a scale-out network.
 
-    ``oversubscription`` is NIC bandwidth into a leaf over its bandwidth to the spines.
-    ``relayed`` says that traffic to another rail first crosses the scale-up to the chip on that
-    rail, as NCCL does on rail-optimised fabrics. ``floor_s`` is the time of the smallest transfer
-    between two domains, ``hop_s`` the wire and port time of one link.
+    ``oversubscription`` is NIC bandwidth into a leaf over its bandwidth to the spines. ``relayed`` says that traffic to
+    another rail first crosses the scale-up to the chip on that rail, as NCCL does on rail-optimised fabrics.
+    ``floor_s`` is the time of the smallest transfer between two domains, ``hop_s`` the wire and port time of one link.
+    A sum over domains, for which engines call a library, takes ``reduce_start_s`` beside its steps of ``reduce_step_s``.
+
+    *Sources:* the start as NCCL models its own trees (github.com/NVIDIA/nccl, src/graph/tuning.cc); the step as transfers
+    between nodes of H100 were measured beyond those in a node (``scale_out`` in ``instances/links/h100.json``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,6 +44,8 @@ class NetworkSpec(BaseModel):
     relayed: bool = False
     hop_s: Seconds = 0.5e-6
     floor_s: Seconds = 5e-6
+    reduce_start_s: Seconds = 6.8e-6
+    reduce_step_s: Seconds = 14e-6
 
 
 _KINDS: dict[str, type[NetworkSpec]] = {}
@@ -130,7 +135,6 @@ class Network:
             [self._rate(domain, position, rate) for position, rate in enumerate(rates)]
             for domain, rates in enumerate(nics)
         ]
-
         classes: dict[tuple[float, ...], int] = {}
         self._class = [classes.setdefault(tuple(rates), len(classes)) for rates in self._nics]
         self._groups: dict[
