@@ -55,6 +55,10 @@ def one_worker(seed: int = 0) -> cp_model.CpSolver:
     return solver
 
 
+#: strategies of CP-SAT that take turns, beside its searches around the best answer: the first raises bounds, the second finds answers
+_IN_TURNS = ("core", "quick_restart_no_lp", "pseudo_costs")
+
+
 class Clock:
     """Deadline and stop switch of one search."""
 
@@ -143,14 +147,19 @@ class Clock:
         limit_s: float,
         linearize: bool = False,
         accept_gap: float = 0.0,
+        in_turns: bool = False,
     ) -> tuple[cp_model.CpSolver, int]:
         """Solve a model within about ``limit_s`` and the time left, on one thread, reproducibly.
 
         ``limit_s`` is counted in CP-SAT's work, so that a busy machine gives the same answer as an idle one.
         One worker that adds the full linear relaxation (``linearize``) closes these small models
-        sooner than a portfolio on two cores, and gives the same answer every time.
+        sooner than a portfolio on two cores, and gives the same answer every time. ``in_turns``: several strategies take turns
+        on the thread, which closes models with many ways of nearly equal cost that one worker leaves open.
         """
         solver = one_worker(seed)
+        if in_turns:
+            solver.parameters.interleave_search = True
+            solver.parameters.subsolvers.extend(_IN_TURNS)
         solver.parameters.max_deterministic_time = limit_s * _WORK_PER_S
         whole_s, left_s = limit_s * _SLOWER, self.remaining_s
         solver.parameters.max_time_in_seconds = max(_LEAST_S, min(whole_s, left_s))

@@ -18,6 +18,8 @@ from topology.errors import NoFeasibleLayout, VerificationError
 
 #: seconds of one solve at most, and of looking for a plan as cheap with fewer starts
 LIMIT_S, _TIDY_S = 240.0, 10.0
+#: of one that is followed by one of strategies in turns, and of that
+_ALONE_S, _IN_TURNS_S = 60.0, 600.0
 #: kinds of units that are named where they are too few
 _TOLD = 5
 #: numbers of groups to choose from, over all hours and columns, up to which CP-SAT needs no plan to begin with
@@ -39,9 +41,17 @@ class Planned:
 
 
 def plan_hours(
-    asked: Hours, *, clock: Clock, seed: int = 0, gap: float = 0.0, begun: Decision | None = None
+    asked: Hours,
+    *,
+    clock: Clock,
+    seed: int = 0,
+    gap: float = 0.0,
+    begun: Decision | None = None,
+    thorough: bool = False,
 ) -> Planned:
     """The cheapest plan found, with a proven bound over all plans of the same columns. ``begun``: a plan that is known.
+
+    ``thorough``: what one strategy leaves open is searched by several.
 
     Raises
     ------
@@ -57,7 +67,15 @@ def plan_hours(
         first = cheaper(First(None, 0.0) if first is None else first, begun, judge(asked, begun))
     if first is not None and first.found is not None:
         model.begin_with(*first.found)
-    solver, status = clock.run(model.cp, seed=seed, limit_s=LIMIT_S, linearize=True, accept_gap=gap)
+    limit_s = _ALONE_S if thorough else LIMIT_S
+    solver, status = clock.run(model.cp, seed=seed, limit_s=limit_s, linearize=True, accept_gap=gap)
+    if thorough and status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not clock.over:
+        if status == cp_model.FEASIBLE:
+            known = model.read(solver)
+            model.begin_with(known, judge(asked, known))
+        solver, status = clock.run(
+            model.cp, seed=seed, limit_s=_IN_TURNS_S, accept_gap=gap, in_turns=True
+        )
     if status == cp_model.INFEASIBLE:
         if first is not None and first.found is not None:
             raise VerificationError("the solver finds no plan where the judge accepts one")

@@ -21,6 +21,8 @@ from topology.errors import InstanceError, NoFeasibleLayout, NoLayoutInTime, Pro
 
 #: by model and kind of unit
 Offers = dict[tuple[int, int], Offer]
+#: models for each process, at least, where one process makes all searches of a model: with few it may be the last by far
+_MODELS_PER_JOB = 4
 #: one search: of a model, on units with so many chips off
 Search = tuple[PlanModel, PlanUnits, int]
 
@@ -120,7 +122,7 @@ def _searched(
     calls = (joblib.delayed(_offered)(some, start, until, gap, seed) for some in own)
     # Ray's backend gives all answers at the end
     each = joblib.parallel.get_active_backend()[0].supports_return_generator
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator" if each else "list")
+    parallel = joblib.Parallel(n_jobs=jobs, batch_size=1, return_as="generator" if each else "list")
     for some, answers in zip(own, parallel(calls), strict=True):
         if clock.stopped:
             raise NoLayoutInTime("stopped before the first plan")
@@ -130,11 +132,12 @@ def _searched(
 
 
 def _together(searches: list[Search], jobs: int) -> list[list[Search]]:
-    """Searches that one process makes: all of a model, which share where its experts lie, if that leaves none idle."""
+    """Searches that one process makes: all of a model, which share where its experts lie, if there are many models; else one."""
     by_model: dict[str, list[Search]] = {}
     for one in searches:
         by_model.setdefault(one[0].called, []).append(one)
-    return [*by_model.values()] if len(by_model) >= jobs else [[one] for one in searches]
+    many = len(by_model) >= _MODELS_PER_JOB * jobs
+    return [*by_model.values()] if many else [[one] for one in searches]
 
 
 def _offered(

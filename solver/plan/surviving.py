@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -38,8 +39,9 @@ from solver.traffic.losses import remainders
 from solver.traffic.ways import of_chunk
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
-#: capacity of prefill over that of decode that is asked for
-_AHEAD = (1.25, 1.45)
+#: capacity of prefill over that of decode that is asked for, and part of the first layout's time to a first token within which
+#: replicas compute one: long prompts are late where stages are few
+_WAYS = ((1.25, 1.0), (1.45, 1.0), (1.45, 0.65), (1.6, 0.65))
 #: items that serve so much less per chip than the best of their role are left out
 _NEAR = 0.85
 #: rounds of placing what is wanted, work for each in seconds, and parts that a rate is counted in
@@ -70,7 +72,12 @@ def surviving(
     if len(search.classes) > 1 or len(search.classes[0].pools) != number:
         return None
     best: UnitLayout | None = None
-    for ahead in _AHEAD:
+    within, first_s = 1.0, None
+    for ahead, part in _WAYS:
+        if part != within and first_s is not None:
+            slo = instance.slo.model_copy(update={"ttft": part * first_s})
+            quick = replace(instance, scenario=instance.scenario.model_copy(update={"slo": slo}))
+            within, search = part, Search(quick, clock, gap, seed, None)
         try:
             fleet = _fleet(search, ahead)
         except (NoFeasibleLayout, NoLayoutInTime):
@@ -78,6 +85,7 @@ def surviving(
         if fleet is None or clock.over:
             break
         layout = assemble(instance, fleet, search.placed)
+        first_s = first_s or evaluate(instance, layout).ttft_s
         best = _better(instance, layout, number, asked, start, best, seed, tables) or best
     return best
 

@@ -50,7 +50,8 @@ def plan_kept(asked: Hours, *, clock: Clock, seed: int) -> Planned:
                     _widened(row, chosen, len(asked.columns)) for row in found.plan.groups
                 )
                 begun = replace(found, plan=replace(found.plan, groups=groups))
-    return plan_hours(asked, clock=clock, seed=seed, begun=None if begun is None else begun.plan)
+    known = None if begun is None else begun.plan
+    return plan_hours(asked, clock=clock, seed=seed, begun=known, thorough=True)
 
 
 def _beside(asked: Hours, plain: list[int], kept: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sin, tau
+from typing import Any
 
 import pytest
 from ortools.sat.python import cp_model
@@ -95,6 +96,38 @@ def test_first_plans_are_valid_and_never_below_the_best() -> None:
         assert first.bound_usd <= best * (1 + SAME)
         made += 1
     assert made > 10
+
+
+def test_what_one_strategy_leaves_open_is_ended_by_several_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that has no time to speak of leaves most tiny plans open."""
+    in_turns = []
+    run = Clock.run
+
+    def told(
+        clock: Clock, model: cp_model.CpModel, **options: Any
+    ) -> tuple[cp_model.CpSolver, int]:
+        solver, status = run(clock, model, **options)
+        if options.get("in_turns"):
+            in_turns.append(status)
+        return solver, status
+
+    monkeypatch.setattr(Clock, "run", told)
+    monkeypatch.setattr(under_test, "_ALONE_S", 0.001)
+    for seed in range(300, 340):
+        asked, rows = tiny(seed)
+        best = best_of_all(asked, rows)
+        if best is None:
+            with pytest.raises(NoFeasibleLayout):
+                plan_hours(asked, clock=Clock(), thorough=True)
+            continue
+        found = plan_hours(asked, clock=Clock(), thorough=True)
+        assert found.judged.usd == pytest.approx(best, rel=SAME)
+        assert best * (1 - SAME) <= found.bound_usd <= best
+        assert found == plan_hours(asked, clock=Clock(), thorough=True)
+    assert len(in_turns) > 5
+    assert set(in_turns) <= {cp_model.OPTIMAL, cp_model.INFEASIBLE}
 
 
 def test_the_solver_is_told_every_variable_of_the_first_plan() -> None:

@@ -17,6 +17,7 @@ from costmodel.replay.replay import Course
 from costmodel.replay.targets import Targets
 from solver.clock import Clock
 from solver.plan import day, survivors
+from solver.plan import surviving as under_test
 from solver.plan.bounds import most
 from solver.plan.bounds.most import asked_of, most_of_few
 from solver.plan.by_parts.linear import Linear
@@ -56,6 +57,25 @@ def test_after_any_loss_replays_of_what_is_left_meet_the_targets(
         rest = less(found.layout, own)
         tables = Tables(requests.longest)
         assert meets_targets(found.instance, rest, requests, targets, course, tables)
+
+
+def test_replicas_that_compute_long_prompts_sooner_keep_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = with_trace(tmp_path, "qwen3-235b-a22b", long_prompts(300, 600), 2.0, 0.04)
+    units = PlanUnits(cluster="hgx-h200", count=4)
+
+    def kept() -> float:
+        start = Start("flash", 0.0)
+        found = surviving(model, units, 4, 0, start, 2048, clock=Clock(), gap=0.02, seed=0)
+        assert found is not None
+        return found.left_requests_per_s
+
+    sooner = kept()
+    usual = tuple((ahead, part) for ahead, part in under_test._WAYS if part == 1.0)
+    assert 0 < len(usual) < len(under_test._WAYS)
+    monkeypatch.setattr(under_test, "_WAYS", usual)
+    assert kept() < 0.95 * sooner
 
 
 def test_plans_begun_with_fewer_columns_are_the_best_of_all_and_fractions_bound_them() -> None:

@@ -227,11 +227,12 @@ def test_searches_of_a_model_are_made_by_one_process_where_there_are_enough() ->
     units = [PlanUnits(cluster=kind, count=1) for kind in (KIND, "hgx-h200", "hgx-b200")]
     models = [
         PlanModel(model="llama-3.1-8b", name=f"m{number}", requests_per_s=(1.0,))
-        for number in range(2)
+        for number in range(4)
     ]
     searches = [(model, one, 0) for model in models for one in units]
-    assert _together(searches, 2) == [searches[:3], searches[3:]]
-    assert _together(searches, 3) == [[one] for one in searches]
+    assert _together(searches, 1) == [searches[at : at + 3] for at in range(0, 12, 3)]
+    # the last model of a few would keep one process at work alone
+    assert _together(searches, 2) == [[one] for one in searches]
 
 
 def test_few_units_that_do_not_hold_a_model_carry_nothing() -> None:
