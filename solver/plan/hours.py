@@ -18,8 +18,8 @@ from topology.errors import NoFeasibleLayout, VerificationError
 
 #: seconds of one solve at most, and of looking for a plan as cheap with fewer starts
 LIMIT_S, _TIDY_S = 240.0, 10.0
-#: of one that is followed by one of strategies in turns, and of that
-_ALONE_S, _IN_TURNS_S = 60.0, 600.0
+#: of one by strategies in turns, and numbers of groups to choose from up to which they are worth it
+_IN_TURNS_S, _FEW_ENOUGH = 400.0, 5_000
 #: kinds of units that are named where they are too few
 _TOLD = 5
 #: numbers of groups to choose from, over all hours and columns, up to which CP-SAT needs no plan to begin with
@@ -67,15 +67,23 @@ def plan_hours(
         first = cheaper(First(None, 0.0) if first is None else first, begun, judge(asked, begun))
     if first is not None and first.found is not None:
         model.begin_with(*first.found)
-    limit_s = _ALONE_S if thorough else LIMIT_S
-    solver, status = clock.run(model.cp, seed=seed, limit_s=limit_s, linearize=True, accept_gap=gap)
-    if thorough and status not in (cp_model.OPTIMAL, cp_model.INFEASIBLE) and not clock.over:
-        if status == cp_model.FEASIBLE:
+    solver, status = clock.run(model.cp, seed=seed, limit_s=LIMIT_S, linearize=True, accept_gap=gap)
+    bound = solver.best_objective_bound
+    ended = status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    if thorough and not ended and asked.choices <= _FEW_ENOUGH and not clock.over:
+        found = status == cp_model.FEASIBLE
+        if found:
             known = model.read(solver)
             model.begin_with(known, judge(asked, known))
-        solver, status = clock.run(
+        again, status_again = clock.run(
             model.cp, seed=seed, limit_s=_IN_TURNS_S, accept_gap=gap, in_turns=True
         )
+        if status_again in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            bound = max(bound, again.best_objective_bound)
+            if not found or again.objective_value <= solver.objective_value:
+                solver, status = again, status_again
+        elif not found:
+            status = status_again
     if status == cp_model.INFEASIBLE:
         if first is not None and first.found is not None:
             raise VerificationError("the solver finds no plan where the judge accepts one")
@@ -83,9 +91,7 @@ def plan_hours(
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         # a small question that had no time may still be answered
         return _begun(first or first_plan(asked, clock=clock, seed=seed), clock)
-    bound, claimed = (
-        own * model.usd for own in (solver.best_objective_bound, solver.objective_value)
-    )
+    bound, claimed = (own * model.usd for own in (bound, solver.objective_value))
     bound = max(bound, 0.0 if first is None else first.bound_usd)
     model.settle(round(solver.objective_value), solver)
     tidy, status = clock.run(model.cp, seed=seed, limit_s=_TIDY_S)

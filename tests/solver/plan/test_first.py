@@ -114,7 +114,7 @@ def test_what_one_strategy_leaves_open_is_ended_by_several_in_turns(
         return solver, status
 
     monkeypatch.setattr(Clock, "run", told)
-    monkeypatch.setattr(under_test, "_ALONE_S", 0.001)
+    monkeypatch.setattr(under_test, "LIMIT_S", 0.001)
     for seed in range(300, 340):
         asked, rows = tiny(seed)
         best = best_of_all(asked, rows)
