@@ -183,7 +183,10 @@ class HoursModel:
         self.cp.add(self._used[hour][kind] >= units)
 
     def begin_with(self, plan: Decision, judged: Judged) -> None:
-        """Tell the solver a plan that the judge accepts: the value of every variable, so that it need not complete it. It forgets others."""
+        """Tell the solver a plan that the judge accepts: the value of every variable, so that it need not complete it.
+
+        Plans that it was told before are forgotten.
+        """
         self.cp.proto.clear_solution_hint()
         for one, units in zip(self.reserved, plan.reserved, strict=True):
             self.cp.add_hint(one, units)
