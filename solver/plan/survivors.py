@@ -100,17 +100,13 @@ def with_survivors(
             continue
         with suppress(NoFeasibleLayout, NoLayoutInTime):
             best = best or plan_hours(hours, clock=clock, seed=seed).judged.usd
-            looked = set[int]()
-            for _ in range(_SEARCHES):
-                likely = {
-                    column.group: _likely_usd(hours, column, clock, seed)
-                    for column in _likely(hours, m, k, one)
-                    if column.group not in looked
-                }
-                number = min(likely, key=lambda own: likely[own], default=0)
-                if not number or likely[number] > best * (1.0 - _SAVES) or clock.over:
+            likely = {
+                column.group: _likely_usd(hours, column, clock, seed)
+                for column in _likely(hours, m, k, one)
+            }
+            for number in sorted(likely, key=lambda own: likely[own])[:_SEARCHES]:
+                if likely[number] > best * (1.0 - _SAVES) or clock.over:
                     break
-                looked.add(number)
                 units = asked.units[k]
                 on_progress(f"{asked.models[m].called} on {number} {units.called}, any one lost")
                 layout = surviving(

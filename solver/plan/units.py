@@ -11,7 +11,8 @@ from math import inf
 from costmodel.plan.question import PlanModel, PlanUnits
 from costmodel.question.instance import resolve_instance
 from solver.clock import Clock
-from solver.plan.bounds.most import asked_of, most_of_a_unit, most_of_few
+from solver.plan.bounds.few import most_of_few
+from solver.plan.bounds.most import asked_of, most_of_a_unit
 from solver.plan.for_traffic import best_for_traffic
 from solver.plan.groups import Start, UnitLayout, on_units, start_s
 from solver.search import search

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, inf
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,22 +19,14 @@ from costmodel.replay.targets import Targets
 from solver.bounds.relaxed import relaxed_bound
 from solver.clock import Clock
 from solver.known import Known
-from solver.plan.bounds.after_loss import most_after_loss
 from solver.plan.groups import on_units
 from solver.search import search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.bounds.arrivals import most_in_time
 from solver.traffic.bounds.late import least_usd, rates_with_late
 from solver.traffic.ways import chunk_line, chunks_of, of_chunk
-from topology import load_cluster
 from topology.errors import NoFeasibleLayout
 
-#: units of a kind up to which each number of them is bounded alone: always, and on so many chips
-_FEW, _FEW_CHIPS = 4, 128
-#: chips of a unit up to which what a loss leaves is bounded
-_SMALL = 16
-#: a kind with more units than that is not worth it
-_FEW_OF = 16
 #: chips on which the bound of a unit is a search's; with more, fractions of replicas say as much and are quick
 _WHOLE_CHIPS = 256
 #: that bound is so many times tighter than the gap of searches: it is quick, and whole plans rest on it
@@ -42,7 +34,7 @@ _TIGHTER = 4.0
 
 
 @dataclass(frozen=True)
-class _Every:
+class Every:
     """What every order of a model's requests has to carry on some units; ``requests``: of traffic, of which a share is exempt.
 
     ``share``: see :class:`Questions`.
@@ -56,13 +48,13 @@ class _Every:
     @classmethod
     def on(
         cls, model: PlanModel, units: PlanUnits, number: int, off: int, pay: str, seed: int
-    ) -> tuple[_Every, ...]:
+    ) -> tuple[Every, ...]:
         """Those of so many units."""
         scenario = model.scenario(*on_units(units.cluster, number, off))
         return cls.of(scenario, None if model.traffic is None else asked_of(model, seed), pay)
 
     @classmethod
-    def of(cls, scenario: Scenario, asked: Asked | None, pay: str) -> tuple[_Every, ...]:
+    def of(cls, scenario: Scenario, asked: Asked | None, pay: str) -> tuple[Every, ...]:
         """That of a question; with traffic one for each of the tokens that a pass may take."""
         if asked is None:
             return (cls(resolve_instance(scenario.model_copy(update={"pay": pay}))),)
@@ -95,7 +87,7 @@ class _Every:
         return known, rates
 
     @property
-    def joined(self) -> _Every:
+    def joined(self) -> Every:
         """The same where all chips are joined as those of a unit are."""
         cluster = self.instance.cluster.in_one_unit
         return replace(self, instance=replace(self.instance, cluster=cluster))
@@ -116,7 +108,7 @@ def most_of_a_unit(
     model: PlanModel, units: PlanUnits, off: int, clock: Clock, gap: float, seed: int
 ) -> tuple[float, tuple[str, ...]]:
     """Requests/s of a unit that no layout on any number of units exceeds, and what that covers."""
-    every = _Every.on(model, units, units.count, off, "used", seed)
+    every = Every.on(model, units, units.count, off, "used", seed)
     rate, covers = _most(every, clock, gap, seed)
     return rate / units.count, covers
 
@@ -128,7 +120,7 @@ def most_of_traffic(
 
     With any of the tokens that a pass may take.
     """
-    return _most(_Every.of(scenario, asked, pay), clock, gap, seed)[0]
+    return _most(Every.of(scenario, asked, pay), clock, gap, seed)[0]
 
 
 def most_of_arrivals(scenario: Scenario, asked: Asked, clock: Clock, seed: int) -> float:
@@ -139,12 +131,12 @@ def most_of_arrivals(scenario: Scenario, asked: Asked, clock: Clock, seed: int) 
     requests = asked.steady.at_rate(asked.peak_rate)
     return max(
         most_in_time(Known(every.instance, clock, 0.0, seed, None), requests, asked.targets)
-        for every in _Every.of(scenario, asked, "used")
+        for every in Every.of(scenario, asked, "used")
     )
 
 
 def _most(
-    ways: tuple[_Every, ...], clock: Clock, gap: float, seed: int
+    ways: tuple[Every, ...], clock: Clock, gap: float, seed: int
 ) -> tuple[float, tuple[str, ...]]:
     """Requests/s that no layout on the chips exceeds, and what that covers. Raises what searches raise, ``NoLayoutInTime``."""
     most, covers = 0.0, tuple[str, ...]()
@@ -174,45 +166,7 @@ def _most(
     return most, covers
 
 
-def most_of_few(
-    model: PlanModel, units: PlanUnits, off: int, clock: Clock, seed: int
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Requests/s that none, one, two ... units carry at most, all of their chips paid and joined as well as may be.
-
-    And what is left of these after the worst loss of one of them: of small units, which one replica takes a large part of.
-    """
-    found, left = [0.0], [0.0]
-    size = len(load_cluster(units.cluster).chips)
-    few = max(_FEW, _FEW_CHIPS // size) if units.count <= _FEW_OF else 0
-    for number in range(1, min(few, units.count) + 1):
-        ways = _Every.on(model, units, number, off, "whole", seed)
-        if any(every.several for every in ways):
-            break
-        most, rest = found[-1], left[-1]
-        for every in (one.joined for one in ways):
-            known, rates = every.bounded(clock, seed)
-            most = max(most, every.requests_per_s(least_usd(known, rates) * every.share))
-            if rest < found[-1]:
-                kept = _after_loss(known, rates, number, clock, seed) if size <= _SMALL else inf
-                rest = max(rest, kept / every.share)
-        left.append(min(rest, found[-1]))
-        found.append(most)
-    return tuple(found), tuple(left)
-
-
-def _after_loss(
-    known: Known, rates: NDArray[np.float64], number: int, clock: Clock, seed: int
-) -> float:
-    """Requests/s that are left after the loss of any of so many units, of replicas with such rates at most."""
-    items = known.items.best(rates, np.minimum(rates, known.items.leaving))
-    size, pools = (
-        ceil(sum(each(one) for one in known.classes) / number)
-        for each in (lambda one: len(one.pools) * one.size, lambda one: len(one.pools))
-    )
-    return most_after_loss(items, number, size, pools, clock=clock, seed=seed).most
-
-
-def _least_usd(every: _Every, clock: Clock, gap: float, seed: int) -> tuple[float, tuple[str, ...]]:
+def _least_usd(every: Every, clock: Clock, gap: float, seed: int) -> tuple[float, tuple[str, ...]]:
     """Dollars per million output tokens that no layout costs less than, and what that covers."""
     instance = every.instance
     if not every.several and len(instance.cluster.usable) > _WHOLE_CHIPS:

@@ -19,7 +19,8 @@ from solver.clock import Clock
 from solver.plan import day, survivors
 from solver.plan import surviving as under_test
 from solver.plan.bounds import most
-from solver.plan.bounds.most import asked_of, most_of_few
+from solver.plan.bounds.few import most_of_few
+from solver.plan.bounds.most import asked_of
 from solver.plan.by_parts.linear import Linear
 from solver.plan.groups import Start, UnitLayout, less
 from solver.plan.surviving import surviving

@@ -22,6 +22,7 @@ from solver.clock import Clock
 from solver.plan import for_traffic
 from solver.plan import units as under_test
 from solver.plan.bounds import most
+from solver.plan.bounds.few import most_of_few
 from solver.plan.day import plan_day
 from solver.plan.groups import Start, chips_off, copies, on_units
 from solver.plan.offers import _together
@@ -237,7 +238,7 @@ def test_searches_of_a_model_are_made_by_one_process_where_there_are_enough() ->
 
 def test_few_units_that_do_not_hold_a_model_carry_nothing() -> None:
     model = PlanModel(model="deepseek-v3", requests_per_s=(1.0,))
-    found, _ = most.most_of_few(model, PlanUnits(cluster=KIND, count=3), 0, Clock(), 0)
+    found, _ = most_of_few(model, PlanUnits(cluster=KIND, count=3), 0, Clock(), 0)
     assert found[:2] == (0.0, 0.0)
     assert 0.0 < found[2] < found[3]
 
