@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 
 from costmodel.plan.hours import Column, Hours
-from costmodel.plan.question import PlanQuestion
+from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
 from solver.clock import Clock
-from solver.plan.groups import Start
+from solver.plan.groups import Start, UnitLayout
 from solver.plan.hours import Planned, plan_hours
 from solver.plan.offers import Offers
 from solver.plan.surviving import surviving
-from solver.plan.units import Offer
+from solver.plan.units import GROUP_CHIPS, MORE, Offer
+from topology import load_cluster
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: searches for a model on a kind at most; money that a plan has to save for one, as a part of it
@@ -28,6 +30,8 @@ _TIME = 0.3
 _LIKELY = 0.85
 #: where one unit alone carries so much of what the best group carries per unit, little is lost with it
 _ALONE = 0.8
+#: units that are looked at together at most where one alone serves
+_TOGETHER = 3
 
 
 def plan_kept(asked: Hours, *, clock: Clock, seed: int) -> Planned:
@@ -39,31 +43,50 @@ def plan_kept(asked: Hours, *, clock: Clock, seed: int) -> Planned:
     more = [index for index, one in enumerate(asked.columns) if one.after_loss or one.shared]
     plain = [index for index in range(len(asked.columns)) if index not in more]
     begun: Planned | None = None
-    for chosen in [plain, *([*_beside(asked, plain, one), one] for one in keep)] if more else []:
+
+    def begin(chosen: list[int]) -> float:
+        nonlocal begun
         columns = tuple(asked.columns[index] for index in chosen)
         if {one.model for one in columns} != set(range(len(asked.models))):
-            continue
-        with suppress(NoFeasibleLayout, NoLayoutInTime):
+            return inf
+        try:
             found = plan_hours(replace(asked, columns=columns), clock=clock, seed=seed)
-            if begun is None or found.judged.usd < begun.judged.usd:
-                groups = tuple(
-                    _widened(row, chosen, len(asked.columns)) for row in found.plan.groups
-                )
-                begun = replace(found, plan=replace(found.plan, groups=groups))
+        except (NoFeasibleLayout, NoLayoutInTime):
+            return inf
+        if begun is None or found.judged.usd < begun.judged.usd:
+            groups = tuple(_widened(row, chosen, len(asked.columns)) for row in found.plan.groups)
+            begun = replace(found, plan=replace(found.plan, groups=groups))
+        return found.judged.usd
+
+    if more:
+        begin(plain)
+    # of each model on each kind that whose plan is the cheapest, alone and then together
+    best: dict[tuple[int, int], tuple[float, int]] = {}
+    for one in keep:
+        usd = begin([*_beside(asked, plain, [one]), one])
+        where = asked.columns[one].model, asked.columns[one].kind
+        best[where] = min(best.get(where, (inf, one)), (usd, one))
+    if len(best) > 1:
+        chosen = [one for _, one in best.values()]
+        begin(sorted([*_beside(asked, plain, chosen), *chosen]))
     known = None if begun is None else begun.plan
     return plan_hours(asked, clock=clock, seed=seed, begun=known, thorough=True)
 
 
-def _beside(asked: Hours, plain: list[int], kept: int) -> list[int]:
-    """Columns that are planned with one whose groups keep a part: of the same model and kind the smallest groups alone."""
-    own = asked.columns[kept]
-    alike = [
-        index
-        for index in plain
-        if (asked.columns[index].model, asked.columns[index].kind) == (own.model, own.kind)
-    ]
-    smallest = min(alike, key=lambda index: asked.columns[index].group, default=None)
-    return [index for index in plain if index not in alike or index == smallest]
+def _beside(asked: Hours, plain: list[int], kept: list[int]) -> list[int]:
+    """Columns that are planned with some whose groups keep a part: of the same model and kind the smallest groups alone."""
+    wheres = {(asked.columns[one].model, asked.columns[one].kind) for one in kept}
+    found = []
+    for index in plain:
+        own = asked.columns[index]
+        alike = [
+            asked.columns[other].group
+            for other in plain
+            if (asked.columns[other].model, asked.columns[other].kind) == (own.model, own.kind)
+        ]
+        if (own.model, own.kind) not in wheres or own.group == min(alike):
+            found.append(index)
+    return found
 
 
 def _widened(row: tuple[int, ...], chosen: list[int], columns: int) -> tuple[int, ...]:
@@ -96,7 +119,24 @@ def with_survivors(
     best: float | None = None
     clock = clock.follower(_TIME)  # the plan itself needs time, too
     for (m, k), one in offers.items():
-        if asked.models[m].traffic is None or not _worth(one):
+        if asked.models[m].traffic is None:
+            continue
+        if not _worth(one):
+            if rate := _improvable(one):
+                units = asked.units[k]
+                on_progress(f"{asked.models[m].called} on a few {units.called}, any one lost")
+                more = _together(
+                    asked.models[m],
+                    units,
+                    one,
+                    rate,
+                    off[k],
+                    start,
+                    clock=clock,
+                    gap=gap,
+                    seed=seed,
+                )
+                found[m, k] = replace(one, layouts=one.layouts + more)
             continue
         with suppress(NoFeasibleLayout, NoLayoutInTime):
             best = best or plan_hours(hours, clock=clock, seed=seed).judged.usd
@@ -121,6 +161,39 @@ def with_survivors(
                 )  # fmt: skip
                 best = min(best, _likely_usd(hours, column, clock, seed))
     return found
+
+
+def _improvable(one: Offer) -> float:
+    """What one unit alone carries where several may carry more each, requests/s; else 0."""
+    alone = next((own.requests_per_s for own in one.layouts if own.group == 1), 0.0)
+    return alone if one.most_requests_per_s > alone * MORE else 0.0
+
+
+def _together(
+    model: PlanModel,
+    units: PlanUnits,
+    one: Offer,
+    alone: float,
+    off: int,
+    start: Start,
+    *,
+    clock: Clock,
+    gap: float,
+    seed: int,
+) -> tuple[UnitLayout, ...]:
+    """A layout of a few units that carries more than as many alone: its replicas of each role are nearer what requests ask for.
+
+    It keeps what the other units have after a loss. Empty where none is found.
+    """
+    room = GROUP_CHIPS // len(load_cluster(units.cluster).chips)
+    for number in range(2, min(_TOGETHER, room, units.count - 1) + 1):
+        with suppress(NoFeasibleLayout, NoLayoutInTime):
+            found = surviving(
+                model, units, number, off, start, _chunk(one), clock=clock, gap=gap, seed=seed
+            )
+            if found is not None and found.requests_per_s > number * alone * MORE:
+                return (found,)
+    return ()
 
 
 def _worth(one: Offer) -> bool:
@@ -154,9 +227,9 @@ def _likely(hours: Hours, m: int, k: int, one: Offer) -> Iterator[Column]:
 def _likely_usd(hours: Hours, column: Column, clock: Clock, seed: int) -> float:
     """Money of the plan with one more column, beside the smallest groups of its model and kind; infinite where there is none."""
     more = replace(hours, columns=(*hours.columns, column))
-    chosen = _beside(more, list(range(len(hours.columns))), len(hours.columns))
+    chosen = _beside(more, list(range(len(hours.columns))), [len(hours.columns)])
     columns = (*(hours.columns[index] for index in chosen), column)
     try:
         return plan_hours(replace(hours, columns=columns), clock=clock, seed=seed).judged.usd
     except (NoFeasibleLayout, NoLayoutInTime):
-        return float("inf")
+        return inf

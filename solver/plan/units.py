@@ -20,7 +20,7 @@ from topology import load_cluster
 from topology.errors import NoFeasibleLayout
 
 #: chips of a group that is searched, at most; a larger group has to carry so much more per unit
-_GROUP_CHIPS, _MORE = 144, 1.02
+GROUP_CHIPS, MORE = 144, 1.02
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ def offer(
     found: list[UnitLayout] = []
     group, reason = 1, ""
     size = len(load_cluster(units.cluster).chips)
-    while group <= units.count and (group == 1 or group * size <= _GROUP_CHIPS or not found):
+    while group <= units.count and (group == 1 or group * size <= GROUP_CHIPS or not found):
         try:
             one = layout_on(model, units, group, off, start, clock=clock, gap=gap, seed=seed)
         except NoFeasibleLayout as error:
             one, reason = None, str(error)
         best = max((own.requests_per_s / own.group for own in found), default=0.0)
-        if one is not None and one.requests_per_s / group > best * _MORE:
+        if one is not None and one.requests_per_s / group > best * MORE:
             found.append(one)
-            if most <= one.requests_per_s / group * _MORE:
+            if most <= one.requests_per_s / group * MORE:
                 break  # no larger group carries so much more
         elif found:
             break

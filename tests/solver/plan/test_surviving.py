@@ -25,7 +25,7 @@ from solver.plan.by_parts.linear import Linear
 from solver.plan.groups import Start, UnitLayout, less
 from solver.plan.surviving import surviving
 from solver.plan.survivors import plan_kept, with_survivors
-from solver.plan.units import Offer
+from solver.plan.units import MORE, Offer
 from solver.traffic.judge import meets_targets
 from solver.traffic.losses import losses
 from tests.solver.plan.bounds.test_after_loss import with_losses
@@ -147,11 +147,33 @@ def test_where_one_unit_carries_as_much_as_several_none_is_searched(
 ) -> None:
     asked, hours, offer = question(tmp_path, 1)
     monkeypatch.setattr(survivors, "surviving", lambda *_, **__: pytest.fail("searched"))
-    single = replace(offer, layouts=(layout(1, 5.9), *offer.layouts))
+    single = replace(
+        offer, layouts=(layout(1, 5.9), *offer.layouts), most_requests_per_s=5.9 * MORE
+    )
     more = with_survivors(
         asked, hours, {(0, 0): single}, [0], clock=Clock(), gap=0.01, seed=0, on_progress=print
     )
     assert more == {(0, 0): single}
+
+
+@pytest.mark.parametrize(("rate", "searched", "kept"), [(12.5, [2], 2), (12.0, [2, 3], 3)])
+def test_a_few_units_are_laid_out_together_where_each_then_carries_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float, searched: list[int], kept: int
+) -> None:
+    asked, hours, offer = question(tmp_path, 1)
+    single = replace(offer, layouts=(layout(1, 5.9), *offer.layouts))
+    seen: list[int] = []
+
+    def found(model: PlanModel, units: PlanUnits, number: int, *_: Any, **__: Any) -> UnitLayout:
+        seen.append(number)
+        return layout(number, rate + 6.5 * (number - 2), 5.0)
+
+    monkeypatch.setattr(survivors, "surviving", found)
+    more = with_survivors(
+        asked, hours, {(0, 0): single}, [0], clock=Clock(), gap=0.01, seed=0, on_progress=print
+    )
+    assert seen == searched
+    assert [own.group for own in more[0, 0].layouts if own.kept] == [kept]
 
 
 def test_more_groups_than_a_rule_allows_are_not_asked_for_what_they_keep(

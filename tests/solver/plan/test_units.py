@@ -172,7 +172,7 @@ def test_a_group_that_can_carry_no_more_is_not_searched(monkeypatch: pytest.Monk
     found = offer(model, units, 0, Start("host", 0.0), clock=Clock(), gap=0.02, seed=0)
     (one,) = found.layouts
     # two units carry at most 2 % more each than one does: the bound says so
-    assert found.most_requests_per_s <= one.requests_per_s * under_test._MORE
+    assert found.most_requests_per_s <= one.requests_per_s * under_test.MORE
     assert asked == [1]
 
 
@@ -221,7 +221,7 @@ def test_many_units_are_bounded_without_a_search_of_all_of_them(
     found = offer(model, units, 0, Start("host", 0.0), clock=Clock(), gap=0.02, seed=0)
     (one,) = found.layouts
     assert chips == [8]
-    assert one.requests_per_s <= found.most_requests_per_s <= one.requests_per_s * under_test._MORE
+    assert one.requests_per_s <= found.most_requests_per_s <= one.requests_per_s * under_test.MORE
 
 
 def test_searches_of_a_model_are_made_by_one_process_where_there_are_enough() -> None:
