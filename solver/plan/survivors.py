@@ -1,7 +1,8 @@
 """Layouts that keep a rate after a loss as columns of a plan: on how many units they are worth a search, and plans with them.
 
 Which numbers of units are worth it is told by plans in which such a layout keeps what is likely of what none keeps more than. The number
-whose plan costs least is searched, then the next, as long as a plan is likely to cost less than with those that were found.
+whose plan costs least is searched, then the next, as long as a plan is likely to cost less than with those that were found. Where one unit
+serves alone, a few are laid out together if the bound says that each may then carry more.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from solver.plan.groups import Start, UnitLayout
 from solver.plan.hours import Planned, plan_hours
 from solver.plan.offers import Offers
 from solver.plan.surviving import surviving
-from solver.plan.units import GROUP_CHIPS, MORE, Offer
+from solver.plan.units import MORE, Offer
 from topology import load_cluster
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
@@ -30,8 +31,8 @@ _TIME = 0.3
 _LIKELY = 0.85
 #: where one unit alone carries so much of what the best group carries per unit, little is lost with it
 _ALONE = 0.8
-#: units that are looked at together at most where one alone serves
-_TOGETHER = 3
+#: units that are looked at together at most where one alone serves, and chips: more of them hold both roles in any ratio
+_TOGETHER, _TOGETHER_CHIPS = 3, 32
 
 
 def plan_kept(asked: Hours, *, clock: Clock, seed: int) -> Planned:
@@ -122,20 +123,12 @@ def with_survivors(
         if asked.models[m].traffic is None:
             continue
         if not _worth(one):
-            if rate := _improvable(one):
-                units = asked.units[k]
+            units = asked.units[k]
+            if numbers := _few_more(one, units):
                 on_progress(f"{asked.models[m].called} on a few {units.called}, any one lost")
                 more = _together(
-                    asked.models[m],
-                    units,
-                    one,
-                    rate,
-                    off[k],
-                    start,
-                    clock=clock,
-                    gap=gap,
-                    seed=seed,
-                )
+                    asked.models[m], units, numbers, one, off[k], start, clock=clock, gap=gap, seed=seed,
+                )  # fmt: skip
                 found[m, k] = replace(one, layouts=one.layouts + more)
             continue
         with suppress(NoFeasibleLayout, NoLayoutInTime):
@@ -163,17 +156,25 @@ def with_survivors(
     return found
 
 
-def _improvable(one: Offer) -> float:
-    """What one unit alone carries where several may carry more each, requests/s; else 0."""
-    alone = next((own.requests_per_s for own in one.layouts if own.group == 1), 0.0)
-    return alone if one.most_requests_per_s > alone * MORE else 0.0
+def _few_more(one: Offer, units: PlanUnits) -> range:
+    """Numbers of units to look at together: of small ones of which one alone serves, where several may carry more each."""
+    alone = _alone(one)
+    if not alone or one.most_requests_per_s <= alone * MORE:
+        return range(0)
+    room = _TOGETHER_CHIPS // len(load_cluster(units.cluster).chips)
+    return range(2, min(_TOGETHER, room, units.count - 1) + 1)
+
+
+def _alone(one: Offer) -> float:
+    """Requests/s of one unit alone; 0 where none serves alone."""
+    return next((own.requests_per_s for own in one.layouts if own.group == 1), 0.0)
 
 
 def _together(
     model: PlanModel,
     units: PlanUnits,
+    numbers: range,
     one: Offer,
-    alone: float,
     off: int,
     start: Start,
     *,
@@ -185,13 +186,12 @@ def _together(
 
     It keeps what the other units have after a loss. Empty where none is found.
     """
-    room = GROUP_CHIPS // len(load_cluster(units.cluster).chips)
-    for number in range(2, min(_TOGETHER, room, units.count - 1) + 1):
+    for number in numbers:
         with suppress(NoFeasibleLayout, NoLayoutInTime):
             found = surviving(
                 model, units, number, off, start, _chunk(one), clock=clock, gap=gap, seed=seed
             )
-            if found is not None and found.requests_per_s > number * alone * MORE:
+            if found is not None and found.requests_per_s > number * _alone(one) * MORE:
                 return (found,)
     return ()
 

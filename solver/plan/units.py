@@ -20,7 +20,7 @@ from topology import load_cluster
 from topology.errors import NoFeasibleLayout
 
 #: chips of a group that is searched, at most; a larger group has to carry so much more per unit
-GROUP_CHIPS, MORE = 144, 1.02
+_GROUP_CHIPS, MORE = 144, 1.02
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def offer(
     found: list[UnitLayout] = []
     group, reason = 1, ""
     size = len(load_cluster(units.cluster).chips)
-    while group <= units.count and (group == 1 or group * size <= GROUP_CHIPS or not found):
+    while group <= units.count and (group == 1 or group * size <= _GROUP_CHIPS or not found):
         try:
             one = layout_on(model, units, group, off, start, clock=clock, gap=gap, seed=seed)
         except NoFeasibleLayout as error:

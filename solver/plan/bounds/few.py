@@ -88,14 +88,15 @@ def most_of_few(
         return tuple(found), tuple(left)
     largest = _bounded(ways[-1], clock, seed)
     known = {row for one in largest for row in _rows(one.shapes)}
+    alike = _sorts(pool_classes(ways[-1][0].instance.cluster))
     for number, own in enumerate(ways, 1):
         instance = own[0].instance
-        bounded = largest
-        if number < len(ways) and not known.issuperset(_rows(groundwork(instance).shapes)):
+        ground, bounded = groundwork(instance), largest
+        classes = ground.classes
+        if _sorts(classes) != alike or not known.issuperset(_rows(ground.shapes)):
             bounded = _bounded(own, clock, seed)
         most, rest = found[-1], left[-1]
         for one in bounded:
-            classes = pool_classes(instance.cluster)
             items = one.items(classes)
             most = max(most, _carried(one, items, instance, classes, clock, seed))
             if rest < found[-1] and size <= _SMALL:
@@ -132,6 +133,11 @@ def _rows(shapes: ShapeTable) -> list[tuple[object, ...]]:
         *(getattr(shapes, name).tolist() for name in COLUMNS if name != "span"), strict=True
     )
     return [(*row, shapes.parts(place)) for place, row in enumerate(columns)]
+
+
+def _sorts(classes: Sequence[PoolClass]) -> list[object]:
+    """What pools of each class are, whatever their number."""
+    return [(one.chip.name, one.size, one.prices) for one in classes]
 
 
 def _has_room(item: Item, classes: Sequence[PoolClass]) -> bool:
