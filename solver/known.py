@@ -17,7 +17,7 @@ from solver.bounds.apart import cost_per_rate_bound, rate_bound
 from solver.bounds.pricing import Pricer
 from solver.clock import Clock
 from solver.explain.explain import why_nothing_fits
-from solver.fleet.asked import Fleet, FleetAnswer, Question, links_between
+from solver.fleet.asked import Fleet, FleetAnswer, Question
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item, Items
 from solver.place.assemble import assemble
@@ -27,7 +27,7 @@ from solver.place.realise import Realised
 from solver.rules import allowed
 from solver.rules.ttft_target import leaving
 from solver.shapes.least_rates import KnownSets
-from solver.shapes.pools import PoolClass, pool_classes, whole_usd_per_hour
+from solver.shapes.pools import PoolClass, pool_classes
 from solver.shapes.shapes import ShapeTable, enumerate_shapes
 from solver.shapes.spans import joined_as_priced
 from solver.shapes.stands import every_set
@@ -102,19 +102,14 @@ class Known:
         self.shapes: ShapeTable = before.shapes
         self.pricer: Pricer = before.pricer.again(instance)
         self.bounds = self.pricer.bounds(self.shapes, workers)
-        links = links_between(instance)
+        self.question = Question.of(instance, self.classes)
+        links = self.question.links
         may_leave = (
             None if links is None else leaving(instance, self.shapes, self.bounds, self.classes)
         )
         self.items = Items(self.shapes, self.bounds.requests_per_s, self.classes, may_leave)
         self.placed: PlacedShapes = PlacedShapes(
             self.items, self.pricer, links, clock, seed, None if like is None else like.placed
-        )
-        self.question = Question(
-            whole=instance.scenario.pay == "whole",
-            whole_usd_per_hour=whole_usd_per_hour(instance.cluster, self.classes),
-            rate=instance.scenario.rate,
-            links=links,
         )
         self.to_usd = usd_per_m_output(instance)
         #: whether chips of a pool cannot be told apart; else a replica's place changes its price

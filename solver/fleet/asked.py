@@ -13,7 +13,7 @@ from costmodel.question.instance import Instance
 from costmodel.replica.hand_over import Rates, carried, room_beside
 from costmodel.tolerance import exceeds
 from solver.fleet.items import Item
-from solver.shapes.pools import Pool, PoolClass
+from solver.shapes.pools import Pool, PoolClass, whole_usd_per_hour
 from solver.shapes.shapes import ROLES
 from topology.scaleout.uplinks import Uplinks
 
@@ -70,6 +70,16 @@ class Question:
     whole_usd_per_hour: float
     rate: float | None
     links: Links | None = None
+
+    @classmethod
+    def of(cls, instance: Instance, classes: Sequence[PoolClass]) -> Question:
+        """That of an instance, whose chips are in such classes."""
+        return cls(
+            instance.scenario.pay == "whole",
+            whole_usd_per_hour(instance.cluster, classes),
+            instance.scenario.rate,
+            links_between(instance),
+        )
 
     def cost_per_request(self, requests_per_s: float, usd_per_hour: float) -> float:
         """Dollars per (request per second) and hour: what is minimised."""

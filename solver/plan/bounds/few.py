@@ -1,8 +1,8 @@
 """What none, one, two ... whole units carry at most for a model, and what is left of that after the worst loss of one.
 
 Shapes are bounded once, on the largest number of units that is looked at: what a replica serves on its chips does not depend on
-how many others there are. Where fewer units may run a shape that the largest number does not, as on chips in unequal parts of two, these
-are bounded anew.
+how many others there are. Fewer units may run a shape that the largest number does not: two units are few enough to look at chips in
+unequal parts. Those units are then bounded anew.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from costmodel.plan.question import PlanModel, PlanUnits
 from costmodel.question.instance import Instance
 from solver.clock import Clock
-from solver.fleet.asked import Question, links_between
+from solver.fleet.asked import Question
 from solver.fleet.best import solve_fleet
 from solver.fleet.items import Item, Items
 from solver.known import groundwork
 from solver.plan.bounds.after_loss import most_after_loss
 from solver.plan.bounds.most import Every
-from solver.shapes.pools import PoolClass, pool_classes, whole_usd_per_hour
+from solver.shapes.pools import PoolClass, pool_classes
 from solver.shapes.shapes import COLUMNS, ShapeTable
 from solver.verify import usd_per_m_output
 from topology import load_cluster
@@ -93,7 +93,8 @@ def most_of_few(
         instance = own[0].instance
         ground, bounded = groundwork(instance), largest
         classes = ground.classes
-        if _sorts(classes) != alike or not known.issuperset(_rows(ground.shapes)):
+        fits = len(largest) == 1 and _sorts(classes) == alike
+        if not fits or not known.issuperset(_rows(ground.shapes)):
             bounded = _bounded(own, clock, seed)
         most, rest = found[-1], left[-1]
         for one in bounded:
@@ -155,12 +156,7 @@ def _carried(
     seed: int,
 ) -> float:
     """Requests/s of all chips of some units at most; infinite where the time ended before a bound."""
-    question = Question(
-        whole=True,
-        whole_usd_per_hour=whole_usd_per_hour(instance.cluster, classes),
-        rate=None,
-        links=links_between(instance),
-    )
+    question = Question.of(instance, classes)
     limit_s = min(_FLEET_S, max(0.2, clock.remaining_s / 2))
     found = solve_fleet(items, classes, question, clock=clock, time_limit_s=limit_s, seed=seed)
     usd = found.bound * usd_per_m_output(instance) * bounded.every.share
