@@ -92,6 +92,39 @@ def test_plans_begun_with_fewer_columns_are_the_best_of_all_and_fractions_bound_
     assert planned > 3
 
 
+def test_a_plan_begins_with_the_best_layouts_that_keep_a_part_of_all_models_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    #: requests/s of a group, and what one keeps after a loss
+    tables = (
+        ("a", 0, 2.0, 0.0),
+        ("a kept", 0, 2.0, 1.0),
+        ("a dear", 0, 0.5, 0.1),
+        ("b", 1, 2.0, 0.0),
+        ("b kept", 1, 2.0, 1.0),
+    )
+    columns = tuple(
+        Column(
+            name, model, 0, 1, tuple(rate * n for n in range(9)),
+            after_loss=(0.0, *(left + rate * n for n in range(8))) if left else (),
+        )
+        for name, model, rate, left in tables
+    )  # fmt: skip
+    kind = Kind("node", 8, (0, 0), 1.0, (1.0,))
+    hours = Hours(("a", "b"), ((1.0,), (1.0,)), (kind,), columns, spare=1)
+    asked: list[list[str]] = []
+    plan_hours = survivors.plan_hours
+
+    def planned(own: Hours, **words: Any) -> Any:
+        asked.append([one.name for one in own.columns])
+        return plan_hours(own, **words)
+
+    monkeypatch.setattr(survivors, "plan_hours", planned)
+    plan_kept(hours, clock=Clock(), seed=0)
+    assert asked[-2:] == [["a", "a kept", "b", "b kept"], [name for name, *_ in tables]]
+    assert asked[:3] == [["a", "b"], ["a", "b", "a kept"], ["a", "b", "a dear"]]
+
+
 def layout(group: int, rate: float, left: float = 0.0) -> UnitLayout:
     """A layout of which only numbers matter."""
     limits = SimpleNamespace(prefill_chunk_tokens=2048)

@@ -1,0 +1,45 @@
+"""The rate at which the replays of several layouts all meet the targets."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from solver.plan import for_traffic
+from solver.plan.bounds.most import asked_of
+from solver.plan.for_traffic import highest_rate
+from tests.solver.plan.test_units import long_prompts, with_trace
+
+#: requests/s at which each layout still meets the targets
+_CARRIED = {"slow": 6.0, "quick": 9.0, "slower": 5.0}
+
+
+@pytest.mark.parametrize("order", list(permutations(_CARRIED)))
+def test_the_slowest_of_several_layouts_counts_wherever_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: tuple[str, ...]
+) -> None:
+    met: dict[str, float] = {}
+
+    def meets(_: Any, layout: Any, requests: Any, *__: Any) -> bool:
+        meets = requests.rate <= _CARRIED[layout] * (1 + 1e-9)
+        if meets:
+            met[layout] = max(met.get(layout, 0.0), requests.rate)
+        return bool(meets)
+
+    monkeypatch.setattr(for_traffic, "meets_targets", meets)
+    monkeypatch.setattr(for_traffic, "Course", SimpleNamespace(of=lambda _: None))
+    asked = asked_of(with_trace(tmp_path, "llama-3.1-8b", long_prompts(20, 400), 5.0, 0.05), 0)
+    anything: Any = None
+
+    def highest(known: float) -> float:
+        layouts: Any = order
+        return highest_rate(anything, layouts, asked, 10.0, 0, anything, known)
+
+    rate = highest(0.0)
+    assert 0.97 * 5.0 <= rate <= 5.0
+    assert all(met[name] >= rate * (1 - 1e-9) for name in _CARRIED)
+    assert highest(5.5) == 0.0
