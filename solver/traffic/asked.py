@@ -42,7 +42,7 @@ COVERS = (
     "and decodes in passes of now fewer, now more sequences, whose tokens take no longer than the TPOT target on average, "
     "but for the heaviest requests that may miss it: "
     "these may have passes of their own, as long as HBM allows; each replica has its share of all lengths; a mixed replica "
-    "computes prompts and decodes in turns of any length",
+    "has its share of the requests as they come, and computes prompts and decodes in turns",
     "not covered: passes that hold prompts beside decoding sequences; "
     f"batches that take turns are looked at in {len(list(sizes(*(np.ones(1),) * 3)))} sizes each, and others may serve a few per cent more",
 )

@@ -27,6 +27,7 @@ from solver.fleet.items import Item
 from solver.known import Known
 from solver.shapes.shapes import ROLES
 from solver.shapes.stands import neighbours_matter
+from solver.traffic.bounds.under_way import may_be
 from solver.traffic.spared import all_chips
 from topology.errors import NoFeasibleLayout
 
@@ -52,8 +53,14 @@ def usd_in_time(known: Known, items: Sequence[Item], requests: Requests, targets
         return 0.0
     every = sorted(price for one in known.classes for price in one.prices for _ in one.pools)
     chips = min(len(every), _WHOLE)
-    fewest = fewest_chips(known.items.best(each), items, least, rate, chips)
+    prompts = known.items.best(each)
+    fewest = fewest_chips(prompts, items, least, rate, chips)
     if fewest is None and chips == len(every):
+        if _reach(prompts, chips)[-1] >= least:
+            raise NoFeasibleLayout(
+                f"no layout carries {requests.rate:,.4g} requests/s: to compute their prompts as they come and to decode, all {chips} chips "
+                "are too few; fewer requests/s, looser targets or more chips would do"
+            )
         raise NoFeasibleLayout(
             f"{100 * (1 - targets.beyond):.6g} % of the first tokens cannot be in time: all {chips} chips together compute the prompts "
             "too slowly as they arrive, whatever the order; fewer requests/s, looser targets or more chips would do"
@@ -66,7 +73,7 @@ def least_tokens_per_s(requests: Requests, targets: Targets) -> float:
     most_s = targets.ttft_p99_s
     if most_s is None:
         return 0.0
-    late, tokens = _may_be_late(requests, targets), _new_tokens(requests)
+    late, tokens = may_be(targets.beyond, len(requests)), _new_tokens(requests)
     # one prompt alone, if all others were none: no more than so much is needed, and no less than that of the mean over all time
     high = float(tokens.sum()) / most_s
     low = float(np.sort(tokens)[: len(tokens) - late].sum()) / (requests.duration_s + most_s)
@@ -97,7 +104,7 @@ def most_in_time(known: Known, requests: Requests, targets: Targets) -> float:
     )
     if not computed:
         return inf
-    late, takes_s = _may_be_late(requests, targets), _new_tokens(requests) / computed
+    late, takes_s = may_be(targets.beyond, len(requests)), _new_tokens(requests) / computed
 
     def too_many(part: float) -> bool:
         return too_many_late(requests.arrival_s / part, takes_s, most_s, late)
@@ -109,11 +116,6 @@ def most_in_time(known: Known, requests: Requests, targets: Targets) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if too_many(middle) else (middle, high)
     return requests.rate * high
-
-
-def _may_be_late(requests: Requests, targets: Targets) -> int:
-    """How many first tokens may be late."""
-    return int(targets.beyond * len(requests) * (1 + RELATIVE) + RELATIVE)
 
 
 def _new_tokens(requests: Requests) -> Array:

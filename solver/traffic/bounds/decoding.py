@@ -11,7 +11,7 @@ largest difference of the two. A mixed replica computes its prompts beside that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from costmodel.question.instance import Instance
 from costmodel.question.spread import Spread, most_left
 from costmodel.question.traffic.requests import Requests
-from costmodel.replica.serving import schedule
+from costmodel.replica.serving import PipelineTime, schedule
 from costmodel.tolerance import RELATIVE
 from solver.bounds.block import Block
 from solver.bounds.pricing import Pricer
@@ -38,6 +38,8 @@ _AROUND = (0.5, 0.75, 0.9, 1.0, 1.1)
 _FULL, _FROM = 8, 0.5
 #: sequences of the largest batch at least: passes of fewer grow in steps, and not all ranks have some
 _SEQUENCES = 32
+#: batches from one sequence to the largest at which passes are timed that take turns with prompts
+_TURNS = 12
 #: seconds of a pass that count as none
 _NEARLY_NONE = 1e-12
 #: what one token more and one of context more take is rounded up to so many equal parts of a power of e
@@ -120,6 +122,47 @@ class DecodePasses:
                 least_s = np.where(sure, np.fmax(least_s, taken), least_s)
             return np.where(known & (least_s > 0.0), 1.0 / least_s, inf)
 
+    def in_turns(self, own: Decoding, part: Callable[[Array], Array]) -> Array:
+        """Requests/s of each mixed shape at most, where passes with prompts and passes without take turns; ``inf``: not known.
+
+        ``part``: of the time that decoding passes take at least which last so many seconds beside what grows with their sequences.
+        Beside that, each request takes what its prompt does, and what it adds to the passes it is part of: along the line
+        from a pass of one sequence to a larger one, which no pass lies below.
+        """
+        steps, read = float(own.steps.mean()), float(own.read.mean())
+        longest = float((own.read / np.maximum(own.steps, 1.0)).max()) / self.context
+        most = np.where(np.isfinite(self.full), np.maximum(self.full, self.largest), self.largest)
+        totals = np.geomspace(
+            np.maximum(1.0, self.shapes.pp), np.maximum(most, self.shapes.pp), _TURNS
+        )
+        timed = {
+            far: [self._in_turn(total, far) for total in totals] for far in (1.0, _FROM, longest)
+        }
+        counts = totals / self.shapes.pp
+        prompts = np.min([one for own_s in timed.values() for _, one in own_s], axis=0)
+        took = {far: np.array([one for one, _ in own_s]) for far, own_s in timed.items()}
+        further = self._in_turn(self.largest, 1.0 + _STEP)[0] - self._in_turn(self.largest, 1.0)[0]
+        token = np.maximum(0.0, further) / (_STEP * self.largest / self.shapes.pp * self.context)
+        found = np.full(len(self.largest), inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for place in range(1, _TURNS):
+                step = (took[1.0][place] - took[1.0][0]) / (counts[place] - counts[0])
+                step = np.maximum(np.nan_to_num(step - token * self.context), 0.0)
+                rest = [
+                    one - counts * (step + token * far * self.context) for far, one in took.items()
+                ]
+                floor_s = np.min(rest, axis=(0, 1))
+                each_s = prompts + step * steps + token * read
+                rate = np.maximum(0.0, 1.0 - part(floor_s)) / each_s
+                found = np.where((floor_s >= 0.0) & (each_s > 0.0), np.minimum(found, rate), found)
+        return found
+
+    def _in_turn(self, total: Array, far: float) -> tuple[Array, Array]:
+        """Seconds that a stage is busy on average with a pass of a microbatch, and with a request's prompts."""
+        block = self._block(far)
+        decode, prompts = self._priced_pass(block, total)
+        return decode.sum_s / block.pp, prompts
+
     def _slopes(self) -> list[tuple[Array, Array]]:
         """Seconds that a pass takes for each sequence more, and for each token of context.
 
@@ -182,6 +225,11 @@ class DecodePasses:
     def _pass(self, total: Array, far: float) -> tuple[Array, Array]:
         """Seconds from pass to pass of so many sequences at ``far`` times the mean context, and of a request's prompts."""
         block = self._block(far)
+        decode, prompts = self._priced_pass(block, total)
+        return decode.period_s(block.pp), prompts
+
+    def _priced_pass(self, block: Block, total: Array) -> tuple[PipelineTime, Array]:
+        """A decoding pass of a microbatch of so many sequences in all, and seconds of a request's prompts on one stage."""
         batch = block.spread.smooth(total)
         workload = block.instance.workload
         plan = schedule(
@@ -192,7 +240,7 @@ class DecodePasses:
         if plan.prefill is not None:
             each = plan.passes * block.pipeline(plan.prefill, exact_stages=False).max_s
             prompts = block.pp * plan.events * each * workload.decode_steps / total
-        return decode.period_s(block.pp), prompts
+        return decode, prompts
 
     def _block(self, far: float) -> Block:
         if far not in self._blocks:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodel.question.instance import Instance
 from costmodel.question.traffic.requests import Requests
 from costmodel.question.workload import Slo
+from costmodel.replay.targets import Targets
 from solver.known import Known
 from solver.shapes.shapes import ROLES, ShapeTable
 from solver.shapes.stands import neighbours_matter
 from solver.traffic.bounds.decoding import Array, DecodePasses, Decoding
+from solver.traffic.bounds.under_way import UnderWay, decoding_part
 
 #: seconds for the bound on fleets
 _FLEET_S = 12.0
@@ -21,11 +25,14 @@ _FLEET_S = 12.0
 _WORTH = 0.9
 
 
-def rates_with_late(known: Known, requests: Requests, exempt: float) -> Array:
+def rates_with_late(
+    known: Known, requests: Requests, exempt: float, targets: Targets | None = None
+) -> Array:
     """Requests/s by shape that none exceeds, ``[shapes]``: the upper bounds of ``known`` or less.
 
     ``known``: the question without the decoding of the share ``exempt`` of the requests. Each replica is given its share
-    of all lengths. Layers that read a part of their context, chips whose neighbours matter, and drafts keep the bounds they have.
+    of all lengths; where ``targets`` are given, mixed ones of the requests as they come, for which their passes with prompts and without
+    take turns that are short enough. Layers that read a part of their context, chips whose neighbours matter, and drafts keep the bounds they have.
     """
     upper, spread = known.items.upper.copy(), known.instance.workload.spread
     target = known.instance.slo.tpot
@@ -36,7 +43,16 @@ def rates_with_late(known: Known, requests: Requests, exempt: float) -> Array:
     )
     capped |= known.instance.speculative is not None
     own = Decoding.of(requests)
-    if target is None or spread is None or not exempt or capped or not own.steps.any():
+    together = (
+        () if targets is None or _rides(known.instance) else UnderWay.several(requests, targets)
+    )
+    if (
+        target is None
+        or spread is None
+        or not (exempt or together)
+        or capped
+        or not own.steps.any()
+    ):
         return upper
     workload = known.instance.workload.model_copy(update={"spread": own.spread(spread)})
     whole = replace(
@@ -62,8 +78,15 @@ def rates_with_late(known: Known, requests: Requests, exempt: float) -> Array:
             if own_rows.any():
                 passes = DecodePasses(pricer, shapes.take(rows[own_rows]), largest[own_rows])
                 most = passes.at_most(own, exempt)
+                if together and role == ROLES.index("mixed"):
+                    most = np.minimum(most, passes.in_turns(own, partial(decoding_part, together)))
                 upper[rows[own_rows]] = np.minimum(upper[rows[own_rows]], most)
     return upper
+
+
+def _rides(instance: Instance) -> bool:
+    """Whether the engine's prompts ride in the passes of decoding sequences, which these bounds do not cover."""
+    return instance.engine is not None and instance.engine.habits.prompts == "mixed"
 
 
 def _near_best(shapes: ShapeTable, rates: Array) -> NDArray[np.bool_]:

@@ -55,14 +55,14 @@ def least_cost(
     share = own.share
     ground = kept_groundwork(own.every)
     known = Known(own.every, clock, 0.0, seed, None, workers=workers, ground=ground)
-    rates = rates_with_late(known, asked.steady, own.exempt)
+    arriving = asked.steady.at_rate(asked.peak_rate)
+    rates = rates_with_late(known, arriving, own.exempt, asked.targets)
     bound = every.certificate.bound_usd_per_m_output_tokens
     if (rates < known.items.upper).any():
         bound = max(bound, least_usd(known, rates))
     bound *= share
     dollars = asked.peak_rate / known.to_usd
     items = known.items.best(rates, np.minimum(rates, known.items.leaving))
-    arriving = asked.steady.at_rate(asked.peak_rate)
     in_time = usd_in_time(known, items, arriving, asked.targets) / dollars
     covers = (*every.certificate.covers, *COVERS, *(WHOLE if asked.prefixes == "off" else REUSED))
     if own.every.speculative is not None:

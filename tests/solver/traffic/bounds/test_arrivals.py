@@ -31,6 +31,7 @@ from solver.traffic.bounds.arrivals import (
     most_in_time,
     tokens_per_s,
     too_many_late,
+    usd_in_time,
 )
 from solver.traffic.bounds.least_cost import LeastCost, least_cost
 from topology.errors import NoFeasibleLayout
@@ -222,6 +223,17 @@ def test_bursts_that_no_order_on_all_chips_serves_in_time_have_no_layout() -> No
     targets = Targets(0.3, 0.1, 0.99)
     with pytest.raises(NoFeasibleLayout, match="as they arrive, whatever the order"):
         bound_of(*asked("llama-3.1-8b", "hgx-h100", requests, targets))
+
+
+def test_chips_that_compute_the_prompts_in_time_may_be_too_few_beside_decoding() -> None:
+    scenario, own = asked("llama-3.1-8b", "hgx-h100", in_bursts(0, 5.0))
+    known = Known(questions(scenario, own).every, Clock(), 0.0, 0, None)
+    prefill = [one for one in known.items.best(known.items.upper) if ROLES[one.role] == "prefill"]
+    assert usd_in_time(known, known.items.best(known.items.upper), own.requests, own.targets) > 0.0
+    with pytest.raises(
+        NoFeasibleLayout, match="to compute their prompts as they come and to decode, all 8 chips"
+    ):
+        usd_in_time(known, prefill, own.requests, own.targets)
 
 
 def test_where_neighbours_matter_nothing_is_told() -> None:
