@@ -37,13 +37,14 @@ _TIGHTER = 4.0
 class Every:
     """What every order of a model's requests has to carry on some units; ``requests``: of traffic, of which a share is exempt.
 
-    ``share``: see :class:`Questions`.
+    ``share``: see :class:`Questions`. ``targets``: where requests come at a known rate, for which mixed replicas take short turns.
     """
 
     instance: Instance
     requests: Requests | None = None
     exempt: float = 0.0
     share: float = 1.0
+    targets: Targets | None = None
 
     @classmethod
     def on(
@@ -83,7 +84,7 @@ class Every:
         known = Known(self.instance, clock, 0.0, seed, None)
         rates = known.items.upper
         if self.requests is not None:
-            rates = rates_with_late(known, self.requests, self.exempt)
+            rates = rates_with_late(known, self.requests, self.exempt, self.targets)
         return known, rates
 
     @property
@@ -120,7 +121,12 @@ def most_of_traffic(
 
     With any of the tokens that a pass may take.
     """
-    return _most(Every.of(scenario, asked, pay), clock, gap, seed)[0]
+    requests = asked.steady.at_rate(asked.peak_rate)
+    ways = tuple(
+        replace(one, requests=requests, targets=asked.targets)
+        for one in Every.of(scenario, asked, pay)
+    )
+    return _most(ways, clock, gap, seed)[0]
 
 
 def most_of_arrivals(scenario: Scenario, asked: Asked, clock: Clock, seed: int) -> float:
