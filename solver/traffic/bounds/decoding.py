@@ -126,8 +126,8 @@ class DecodePasses:
         """Requests/s of each mixed shape at most, where passes with prompts and passes without take turns; ``inf``: not known.
 
         ``part``: of the time that decoding passes take at least which last so many seconds beside what grows with their sequences.
-        Beside that, each request takes what its prompt does, and what it adds to the passes it is part of: along the line
-        from a pass of one sequence to a larger one, which no pass lies below.
+        Beside that, each request takes what its prompt does, and what it adds to the passes it is part of: by lines as steep as from a
+        pass of one sequence to a larger one, below which no pass lies.
         """
         steps, read = float(own.steps.mean()), float(own.read.mean())
         longest = float((own.read / np.maximum(own.steps, 1.0)).max()) / self.context
