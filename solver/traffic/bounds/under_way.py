@@ -20,7 +20,7 @@ from costmodel.tolerance import RELATIVE
 
 Array = NDArray[np.float64]
 
-#: parts of the requests, those with the shortest answers, that are left out
+#: shares of the requests, those with the shortest answers, that are left out
 _SHORTEST = (0.0, 0.25, 0.5, 0.75, 0.9)
 
 
