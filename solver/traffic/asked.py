@@ -85,6 +85,11 @@ class Asked:
         """Requests per second for which the targets must hold."""
         return self.requests.rate * self.peak
 
+    @property
+    def arriving(self) -> Requests:
+        """Those at the rate for which the targets must hold."""
+        return self.steady.at_rate(self.peak_rate)
+
     def runs(self, seed: int) -> list[Requests]:
         """What layouts are chosen by: the requests as they are, and stretches of them drawn again."""
         times = min(_MOST_AGAIN, max(_LEAST_AGAIN, _TOGETHER // self._count))

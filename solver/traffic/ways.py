@@ -89,8 +89,7 @@ class Way:
         """
         asked = self.judge.asked
         if asked.prefixes != "off":
-            own = asked.steady.at_rate(asked.peak_rate)
-            return carried(own, asked.targets, hurry * self.ttft_s)
+            return carried(asked.arriving, asked.targets, hurry * self.ttft_s)
         runs = [*self.judge.runs, *self.judge.likely]
         return queued(runs, self._prompt_s, asked.targets, hurry * self.ttft_s)
 

@@ -121,7 +121,7 @@ def most_of_traffic(
 
     With any of the tokens that a pass may take.
     """
-    requests = asked.steady.at_rate(asked.peak_rate)
+    requests = asked.arriving
     ways = tuple(
         replace(one, requests=requests, targets=asked.targets)
         for one in Every.of(scenario, asked, pay)
@@ -134,7 +134,7 @@ def most_of_arrivals(scenario: Scenario, asked: Asked, clock: Clock, seed: int) 
 
     Of the requests in their order, all gaps between them stretched alike: a part of them comes otherwise.
     """
-    requests = asked.steady.at_rate(asked.peak_rate)
+    requests = asked.arriving
     return max(
         most_in_time(Known(every.instance, clock, 0.0, seed, None), requests, asked.targets)
         for every in Every.of(scenario, asked, "used")

@@ -55,7 +55,7 @@ def least_cost(
     share = own.share
     ground = kept_groundwork(own.every)
     known = Known(own.every, clock, 0.0, seed, None, workers=workers, ground=ground)
-    arriving = asked.steady.at_rate(asked.peak_rate)
+    arriving = asked.arriving
     rates = rates_with_late(known, arriving, own.exempt, asked.targets)
     bound = every.certificate.bound_usd_per_m_output_tokens
     if (rates < known.items.upper).any():
