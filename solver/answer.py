@@ -100,6 +100,18 @@ class PrefixUse:
 
 
 @dataclass(frozen=True)
+class PutOff:
+    """What the longest hundredth of the prompts meets where the shortest that waits is next, of the traffic as it is.
+
+    ``tokens``: such prompts have so many at least. ``ttft_p50_s``: of these. ``late``: the share of them whose first token is.
+    """
+
+    tokens: int
+    ttft_p50_s: float
+    late: float
+
+
+@dataclass(frozen=True)
 class ForTraffic:
     """What replays said of an answer for traffic, and what steady answers cost beside it.
 
@@ -111,6 +123,7 @@ class ForTraffic:
     ``usd_per_hour``: this answer.
     ``usd_per_m_output_tokens`` at the mean rate. ``loads`` by role: what the peak takes of each pool.
     ``prefill_chunk_tokens``: prompt tokens of a rank in one pass at most, ``chunks_tried``: all that were looked at.
+    ``put_off``: what the longest prompts meet where the shortest that waits is next; ``None``: they are computed as they come.
     """
 
     met: Met
@@ -131,6 +144,7 @@ class ForTraffic:
     draws: tuple[int, int] | None = None
     #: ``None`` where prompts are computed whole
     prefixes: PrefixUse | None = None
+    put_off: PutOff | None = None
 
 
 @dataclass(frozen=True)

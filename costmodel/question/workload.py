@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -12,6 +12,7 @@ from topology.names import Line, Name, Prose
 from topology.quantity import Given, PositiveSeconds
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+PromptOrder = Literal["first-come", "shortest"]
 
 _YEAR_S = 366 * 86_400.0
 
@@ -154,6 +155,8 @@ class Limits(Given):
 
     #: largest number of prompt tokens one attention rank computes in one pass
     prefill_chunk_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 8192
+    #: which waiting prompt is computed next: the one that came first, or the shortest, where the router holds them back
+    prompt_order: PromptOrder = "first-come"
     #: largest number of pipeline stages considered
     max_pipeline_stages: Annotated[int, Field(ge=1, le=64)] = 8
     #: largest number of domains one replica may span; by default 8, or more where its weights need more

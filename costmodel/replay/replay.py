@@ -18,13 +18,14 @@ from costmodel.question.instance import Instance
 from costmodel.question.profile_parts import HostTime
 from costmodel.question.traffic.follows import Follows
 from costmodel.question.traffic.requests import Requests
+from costmodel.question.workload import PromptOrder
 from costmodel.replay.fleet import Standing, Tables, standing, under_way
 from costmodel.replay.gaps import Gaps
 from costmodel.replay.job import Habits, Job
 from costmodel.replay.links import Links
 from costmodel.replay.met import Met, Totals, met
 from costmodel.replay.prefix_cache import Prefixes
-from costmodel.replay.router import Router, Routing
+from costmodel.replay.router import Held, Router, Routing
 from costmodel.replay.targets import Patience
 from topology.errors import InstanceError, Problem
 
@@ -34,7 +35,8 @@ class Course:
     """How requests are run: the engine's habits, how they are routed, and at most how many at once.
 
     ``in_flight``: a closed loop of so many requests, each begun when another ends (``None``: they come when
-    they come). ``follows``: requests that wait for the answers of others; the rest come when they come. ``host``: what the server takes before a request joins the engine's queue. ``host_tier``: whether prefix
+    they come). ``order``: which waiting prompt is next. ``follows``: requests that wait for the answers of others; the rest
+    come when they come. ``host``: what the server takes before a request joins the engine's queue. ``host_tier``: whether prefix
     blocks stay in the hosts' memory too. ``alike``: drafts of all sequences are right equally often, as where one draw
     stands for a batch; else each has its own luck. ``under_way``: seed of the sequences that decode already when the first
     request comes (``None``: the fleet is empty then).
@@ -48,6 +50,7 @@ class Course:
     follows: Follows | None = None
     alike: bool = False
     under_way: int | None = None
+    order: PromptOrder = "first-come"
 
     @property
     def closed(self) -> bool:
@@ -64,12 +67,13 @@ class Course:
         host_tier: bool = False,
     ) -> Course:
         """The habits of the engine that the question names, or those that ``evaluate`` prices."""
-        chunk = instance.limits.prefill_chunk_tokens
-        engine = instance.engine
-        if engine is None:
-            return cls(Habits(chunk_tokens=chunk), routing, in_flight, host_tier=host_tier)
-        host = instance.profile.host_of(engine.engine)
-        return cls(Habits.of(engine.habits, chunk), routing, in_flight, host, host_tier)
+        chunk, engine = instance.limits.prefill_chunk_tokens, instance.engine
+        habits, host = Habits(chunk_tokens=chunk), HostTime()
+        if engine is not None:
+            habits = Habits.of(engine.habits, chunk)
+            host = instance.profile.host_of(engine.engine)
+        own = instance.limits.prompt_order
+        return cls(habits, routing, in_flight, host, host_tier, order=own)
 
 
 def replay(
@@ -171,6 +175,7 @@ def run(
                 one.server.cache = Prefixes(one.host if course.host_tier else None)
     pool = [one for one in fleet if one.server.role == "decode"]
     entry = Router([one for one in fleet if one.server.role != "decode"], course.routing, pool)
+    held = Held(entry) if course.order == "shortest" else None
     decode = Router(pool, "least-loaded")
     home = {id(one.server): one for one in fleet}
     links, order = links or Links(instance.cluster.uplinks), count()
@@ -191,6 +196,17 @@ def run(
     def wake(one: Standing, at: float | None) -> None:
         if at is not None:
             heappush(heap, (at, next(order), 0, one, one.server.version))
+
+    def enter(job: Job, now: float) -> None:
+        if held is not None:
+            send_on(held, now, job)
+        else:
+            one = entry.choose(job)
+            wake(one, one.server.add(job, now))
+
+    def send_on(held: Held, now: float, *more: Job) -> None:
+        for job, one in held.ready(*more):
+            wake(one, one.server.add(job, now))
 
     def begin(job: Job, now: float) -> None:
         job.arrival_s = now
@@ -213,10 +229,8 @@ def run(
         if closed is None and upcoming < len(comes):
             at, index = comes[upcoming]
             if not heap or at <= heap[0][0]:
-                job = jobs[index]
                 upcoming += 1
-                one = entry.choose(job)
-                wake(one, one.server.add(job, at))
+                enter(jobs[index], at)
                 continue
         now, _, kind, what, version = heappop(heap)
         if kind == 0:
@@ -225,6 +239,8 @@ def run(
             if version != server.version:
                 continue
             wake(what, server.step(now, done))
+            if held is not None and server.role != "decode":
+                send_on(held, now)
             if not done:
                 continue
             for job in done:
@@ -256,8 +272,7 @@ def run(
                 break
         elif kind == 1:
             assert isinstance(what, Job)
-            one = entry.choose(what)
-            wake(one, one.server.add(what, now))
+            enter(what, now)
         else:
             assert isinstance(what, tuple)
             one, job = what

@@ -1,8 +1,9 @@
-"""Which replica a request goes to."""
+"""Which replica a request goes to, and when."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
 from operator import add
 from typing import Literal
 
@@ -10,6 +11,9 @@ from costmodel.replay.fleet import Standing
 from costmodel.replay.job import Job
 
 Routing = Literal["least-loaded", "round-robin", "prefix-aware"]
+
+#: passes full of prompts that each replica is given before others are held back: one that runs, and the next
+AHEAD = 2
 
 
 class Router:
@@ -74,6 +78,41 @@ class Router:
         if tokens not in self._prompt_s:
             self._prompt_s[tokens] = [one.prompt_s(0, tokens) for one in self.pool]
         return self._prompt_s[tokens]
+
+
+class Held:
+    """Requests that wait before the replicas as long as each of these has prompts for some passes; the shortest goes first.
+
+    What counts is the prompt without what the replica that knows most of it has. *Source:* the queue in the router of NVIDIA Dynamo
+    (``--router-queue-threshold``, ``--router-queue-policy wspt``), whose threshold is a multiple of the tokens of a pass.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self._heap: list[tuple[int, float, int, Job]] = []
+        self._most = [
+            (server.pending, AHEAD * server.habits.chunk_tokens * server.table.ranks)
+            for server in (one.server for one in router.pool)
+        ]
+
+    def ready(self, *more: Job) -> Iterator[tuple[Job, Standing]]:
+        """Those that are sent on now that some ``more`` came, each with its replica, which has to take it in before the next one."""
+        for job in more:
+            self._put(job)
+        while self._heap and any(pending.tokens < most for pending, most in self._most):
+            job = heappop(self._heap)[-1]
+            yield job, self.router.choose(job)
+
+    def _put(self, job: Job) -> None:
+        known = job.cached_tokens
+        if job.blocks:
+            caches = [one.server.cache for one in self.router.pool]
+            known = max(
+                known,
+                *(one.known(job.blocks, job.block_sizes) for one in caches if one is not None),
+            )
+        new = job.input_tokens - min(known, job.input_tokens - 1)
+        heappush(self._heap, (new, job.arrival_s, job.index, job))
 
 
 def _own_s(one: Standing, job: Job) -> float:

@@ -94,6 +94,7 @@ slo:
 #   power_overhead: {prices.power_overhead:g}    # host, network and cooling
 # limits:
 #   prefill_chunk_tokens: {limits.prefill_chunk_tokens}     # prompt tokens of one pass and rank
+#   prompt_order: {limits.prompt_order}     # or shortest: the router holds prompts back, long ones most
 #   max_pipeline_stages: {limits.max_pipeline_stages}
 #   mixed_stages: {str(limits.mixed_stages).lower()}             # mixed replicas in pipeline stages
 #   max_domains_per_replica: null   # a number; by default 8, or more where the weights need more

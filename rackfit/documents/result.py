@@ -164,10 +164,10 @@ def for_traffic(found: ForTraffic | None) -> dict[str, Any]:
     """``traffic`` and ``replay`` of a document: what replays said; empty where the question was no traffic."""
     if found is None:
         return {}
-    hidden = ("met", "targets", "prefixes", *(("draws",) if found.draws is None else ()))
+    parts = {"prefixes": found.prefixes, "put_off": found.put_off}
+    hidden = ("met", "targets", *parts, *(("draws",) if found.draws is None else ()))
     figures = {name: value for name, value in vars(found).items() if name not in hidden}
-    if found.prefixes is not None:
-        figures["prefixes"] = asdict(found.prefixes)
+    figures |= {name: asdict(part) for name, part in parts.items() if part is not None}
     return {"traffic": figures | asdict(found.targets), "replay": found.met.as_dict()}
 
 

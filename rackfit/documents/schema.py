@@ -222,6 +222,9 @@ def _traffic() -> dict[str, Any]:
     )
     shares = dict.fromkeys(("host_bytes", "hit_rate", "most_hit_rate"), SHARE)
     found["properties"]["draws"] = {"type": "array", "items": COUNT, "minItems": 2, "maxItems": 2}
+    found["properties"]["put_off"] = json_object(
+        {"tokens": COUNT, "ttft_p50_s": SHARE, "late": SHARE}
+    )
     found["properties"]["prefixes"] = json_object(
         {"tier": {"enum": ["hbm", "host"]}, **shares, "hbm_usd_per_m_output_tokens": FIGURE}
     )

@@ -14,10 +14,12 @@ from typing import Any
 
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
+from costmodel.replay.router import AHEAD
 from rackfit.exporters import target_sglang
 from rackfit.exporters.launch.deployment import Deployment, Server
 from rackfit.exporters.launch.limit import Limit
 from rackfit.exporters.launch.options import option_table
+from rackfit.exporters.launch.routers import QUEUE
 from rackfit.quoting import yaml_text
 from topology.errors import on_command_line
 
@@ -92,6 +94,12 @@ def notes(deployment: Deployment) -> list[str]:
             "KV goes over NICs from pod to pod, also inside a scale-up domain: Kubernetes keeps NVLink from "
             "joining pods of one host"
         )
+    if _queues(deployment):
+        found.append(
+            "the frontend sends the shortest waiting prompt on first, while workers have fewer than "
+            f"{AHEAD} passes of prompts: it counts a pass by the max_num_batched_tokens that a worker publishes, which has to be "
+            f"{deployment.instance.limits.prefill_chunk_tokens:,} tokens of an attention rank; {QUEUE[0]} needs Dynamo 1.2 or later"
+        )
     label = option_table(deployment.engine_name).version
     found.append(f"options are those of {label}: the image must hold it or a later version")
     if "REGISTRY" in deployment.options.image:
@@ -153,7 +161,7 @@ def _graph(deployment: Deployment, found: list[Worker]) -> dict[str, Any]:
                 "mainContainer": {
                     "image": deployment.options.image,
                     "command": ["python3", "-m", "dynamo.frontend"],
-                    "args": ["--http-port", "8000"],
+                    "args": ["--http-port", "8000", *(QUEUE if _queues(deployment) else ())],
                 }
             },
         }
@@ -171,6 +179,11 @@ def _graph(deployment: Deployment, found: list[Worker]) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": deployment.options.namespace},
         "spec": spec,
     }
+
+
+def _queues(deployment: Deployment) -> bool:
+    """Whether the router holds prompts back, the longest most."""
+    return deployment.instance.limits.prompt_order == "shortest"
 
 
 def _volume(deployment: Deployment) -> dict[str, Any]:

@@ -33,6 +33,12 @@ class _Prefixes(BaseModel):
     hbm_usd_per_m_output_tokens: float | None = None
 
 
+class _PutOff(BaseModel):
+    tokens: int
+    ttft_p50_s: float
+    late: float
+
+
 class _Traffic(BaseModel):
     ttft_p99_s: float | None = None
     tpot_p99_s: float | None = None
@@ -52,6 +58,7 @@ class _Traffic(BaseModel):
     chunks_tried: tuple[int, ...] = ()
     under_way: bool = False
     prefixes: _Prefixes | None = None
+    put_off: _PutOff | None = None
 
 
 class _Evaluation(BaseModel):
@@ -99,6 +106,8 @@ def traffic_lines(document: Mapping[str, object]) -> list[str]:
         lines.append(
             f"a pass takes at most {found.prefill_chunk_tokens:,} prompt tokens of a rank; tried beside: {', '.join(others)}"
         )
+    if found.put_off is not None:
+        lines.append(_order_words(found.put_off))
     if found.prefixes is not None:
         lines.append(_prefix_words(found.prefixes, read.evaluation))
     if found.peak > 1:
@@ -131,6 +140,14 @@ def traffic_section(document: Mapping[str, object]) -> str:
 
 def _words(spread: _Spread, factor: float, unit: str) -> str:
     return f"P50 {spread.p50 * factor:,.3g} {unit}, P99 {spread.p99 * factor:,.3g} {unit}"
+
+
+def _order_words(found: _PutOff) -> str:
+    """What the order of prompts costs the longest ones."""
+    return (
+        "the shortest prompt that waits is next, which the router has to do: of prompts of "
+        f"{found.tokens:,} tokens or more, the longest hundredth, {found.late:.0%} have a late first token, and half wait more than {found.ttft_p50_s:,.3g} s for it"
+    )
 
 
 def _prefix_words(found: _Prefixes, priced: _Evaluation) -> str:

@@ -20,7 +20,7 @@ from solver.rounds import Search
 from solver.traffic.asked import Asked, questions
 from solver.traffic.fleets import Fleets
 from solver.traffic.judge import meets_targets
-from solver.traffic.ways import chunks_of, of_chunk
+from solver.traffic.ways import chunks_of, of_chunk, order_open, shortest_first
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: capacity of prefill over that of decode, in layouts that are replayed
@@ -31,6 +31,8 @@ _NEVER = 1e6
 _QUICK = 0.1
 #: part of what the steady layout carries at which no further one is tried
 _ENOUGH = 0.97
+#: so much more has to be carried before long prompts are put off
+_WORTH = 1.01
 #: halvings between rates that meet the percentiles and rates that do not, from one of these shares of the steady rate on
 _HALVINGS, _LIKELY, _LEAST = 5, 0.85, 0.25
 #: requests of a trace that is replayed as it is, at most
@@ -87,6 +89,9 @@ def _better(
     most = found.evaluation.requests_per_s or 0.0
     tables = Tables(asked.requests.longest)
     seen: list[Layout] = []
+    ways = [(instance, 1.0)]
+    if order_open(instance, asked):
+        ways.append((shortest_first(instance), _WORTH))
     for layout in _candidates(plain, asked, found.evaluation.ttft_s or 0.0, seed, tables):
         if best is not None and best.requests_per_s >= _ENOUGH * most:
             break
@@ -97,10 +102,11 @@ def _better(
         steady = evaluation.requests_per_s or 0.0
         if evaluation.violations or (best is not None and steady <= best.requests_per_s):
             continue
-        known = best.requests_per_s if best is not None else 0.0
-        rate = highest_rate(instance, [layout], asked, steady, seed, tables, known)
-        if rate > known:
-            best = AtRate(instance, layout, evaluation, steady, rate)
+        for own, more in ways:
+            known = best.requests_per_s * more if best is not None else 0.0
+            rate = highest_rate(own, [layout], asked, steady, seed, tables, known)
+            if rate > known:
+                best = AtRate(own, layout, evaluation, steady, rate)
         if clock.over:
             break
     return best

@@ -36,7 +36,7 @@ from solver.scaling import down
 from solver.shapes.shapes import ROLES
 from solver.traffic.asked import Asked, questions
 from solver.traffic.losses import remainders
-from solver.traffic.ways import of_chunk
+from solver.traffic.ways import as_served
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: capacity of prefill over that of decode that is asked for, and part of the first layout's time to a first token within which
@@ -54,7 +54,7 @@ def surviving(
     number: int,
     off: int,
     start: Start,
-    chunk: int,
+    like: Instance,
     *,
     clock: Clock,
     gap: float,
@@ -62,11 +62,11 @@ def surviving(
 ) -> UnitLayout | None:
     """The layout found on so many units of a model with traffic that keeps most; ``None`` where none keeps any.
 
-    ``chunk``: prompt tokens that a pass takes at most.
+    ``like``: a layout's question, for the tokens of a pass and the order of prompts.
     """
     cluster, failed = on_units(units.cluster, number, off)
     asked = asked_of(model, seed)
-    scenario = of_chunk(model.scenario(cluster, failed), chunk)
+    scenario = as_served(model.scenario(cluster, failed), like)
     instance = at_any_rate(questions(scenario, asked).spread, "whole")
     search, tables = Search(instance, clock, gap, seed, None), Tables(asked.requests.longest)
     if len(search.classes) > 1 or len(search.classes[0].pools) != number:

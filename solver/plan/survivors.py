@@ -143,7 +143,7 @@ def with_survivors(
                 units = asked.units[k]
                 on_progress(f"{asked.models[m].called} on {number} {units.called}, any one lost")
                 layout = surviving(
-                    asked.models[m], units, number, off[k], start, _chunk(one), clock=clock, gap=gap, seed=seed,
+                    asked.models[m], units, number, off[k], start, one.layouts[-1].instance, clock=clock, gap=gap, seed=seed,
                 )  # fmt: skip
                 if layout is None:
                     continue
@@ -189,7 +189,15 @@ def _together(
     for number in numbers:
         with suppress(NoFeasibleLayout, NoLayoutInTime):
             found = surviving(
-                model, units, number, off, start, _chunk(one), clock=clock, gap=gap, seed=seed
+                model,
+                units,
+                number,
+                off,
+                start,
+                one.layouts[-1].instance,
+                clock=clock,
+                gap=gap,
+                seed=seed,
             )
             if found is not None and found.requests_per_s > number * _alone(one) * MORE:
                 return (found,)
@@ -202,11 +210,6 @@ def _worth(one: Offer) -> bool:
     return (
         len(one.left_of_few) > 2 and bool(each) and each.get(1, 0.0) < _ALONE * max(each.values())
     )
-
-
-def _chunk(one: Offer) -> int:
-    """Prompt tokens that a pass of the largest group takes at most."""
-    return one.layouts[-1].instance.scenario.limits.prefill_chunk_tokens
 
 
 def _likely(hours: Hours, m: int, k: int, one: Offer) -> Iterator[Column]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
 
 from costmodel.evaluate import SECONDS_PER_HOUR, Evaluation, evaluate
 from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
-from solver.answer import ForTraffic, SearchResult
+from costmodel.replay.met import Met
+from costmodel.replay.targets import BEYOND_P99
+from solver.answer import ForTraffic, PutOff, SearchResult
 from solver.certificate import Certificate
 from solver.clock import Clock
 from solver.fleet.asked import Fleet
@@ -107,8 +112,18 @@ def answered(
             prefill_chunk_tokens=found.way.chunk,
             chunks_tried=chunks,
             under_way=found.way.judge.course.under_way is not None,
+            put_off=_put_off(asked, met) if found.way.order == "shortest" else None,
         ),
     )
+
+
+def _put_off(asked: Asked, met: Met) -> PutOff:
+    """What the longest hundredth of the prompts met."""
+    tokens = asked.requests.input_tokens
+    least = int(np.quantile(tokens, 1.0 - BEYOND_P99, method="higher"))
+    ttft = met.ttft[tokens >= least]
+    late = float((ttft > (asked.targets.ttft_p99_s or inf)).mean())
+    return PutOff(least, float(np.median(ttft)), late)
 
 
 def _judged(instance: Instance, layout: Layout) -> Instance:
@@ -131,6 +146,18 @@ def capacities(fleet: Fleet, needs: Mapping[str, float], rate: float) -> dict[st
         else 0.0
         for role, own in counted.items()
     }
+
+
+def as_they_come(found: Found | None, ways: Sequence[Way], clock: Clock) -> Found | None:
+    """The same layout with prompts in the order in which they come, where it meets all targets like that, too: no prompt is put off."""
+    for way in ways:
+        if found is None or way.shortest is not found.way:
+            continue
+        if way.judge.judge(found.layout).meets:
+            verdict = way.judge.confirm(found.layout, lambda: clock.over)
+            if verdict.meets and verdict.confirmed:
+                return replace(found, way=way, verdict=verdict)
+    return found
 
 
 def nothing_found(

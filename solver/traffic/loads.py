@@ -10,6 +10,7 @@ around its mean ``N`` like a normal variable of variance ``I_a N``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from math import ceil, inf, log, sqrt
 from statistics import NormalDist
 
@@ -25,6 +26,8 @@ Floats = NDArray[np.float64]
 _LEAST_WAIT = 0.05
 #: halvings by which a load is found; the least load that is looked for
 _HALVINGS, _LEAST_LOAD = 12, 1 / 64
+#: the same where the shortest prompt is next, which takes longer to count
+_FEWER = 7
 #: windows over which a variance is taken, at least
 _WINDOWS = 20
 
@@ -77,22 +80,27 @@ def queued(
     prompt_s: Callable[[Requests], Floats],
     targets: Targets,
     ttft_s: float,
+    *,
+    shortest: bool = False,
 ) -> dict[str, float]:
     """The same by queues of each run, the least of all: prompts one after another, answers in as many slots as they need.
 
-    ``prompt_s``: seconds that each prompt holds one replica. Capacities are those at the mean of the first of the runs. The
+    ``prompt_s``: seconds that each prompt holds one replica. ``shortest``: the shortest prompt that waits is next. Capacities are those at the mean of the first of the runs. The
     time that ``ttft_s`` leaves may pass before a prompt, and as much before an answer has a slot: a start that is rather low.
     """
     first = runs[0]
     found = {"prefill": 1.0, "decode": 1.0}
     most_s = inf if targets.ttft_p99_s is None else targets.ttft_p99_s
     replicas = first.rate * float(prompt_s(first).mean())
+    wait, halvings = (_shortest_first, _FEWER) if shortest else (_first_come, _HALVINGS)
     slots = first.rate * float(first.output_tokens.mean()) * (targets.tpot_p99_s or 0.0)
     for requests in runs:
         if targets.ttft_p99_s is not None:
             wait_s = max(most_s - ttft_s, _LEAST_WAIT * most_s)
-            load = _fluid(requests.arrival_s, prompt_s(requests) / replicas, wait_s)
-            found["prefill"] = min(found["prefill"], load)
+            each_s = prompt_s(requests) / replicas
+            found["prefill"] = _most(
+                wait, requests.arrival_s, each_s, wait_s, found["prefill"], halvings
+            )
         if targets.tpot_p99_s is not None:
             lasts_s = requests.output_tokens * targets.tpot_p99_s
             gone = np.searchsorted(np.sort(requests.arrival_s + lasts_s), requests.arrival_s)
@@ -102,19 +110,49 @@ def queued(
     return {**found, "mixed": min(found.values())}
 
 
-def _fluid(arrival_s: Floats, each_s: Floats, most_s: float) -> float:
-    """The largest load of a queue at which one request in a hundred waits longer, at most 1; at least :data:`_LEAST_LOAD`."""
-    after = np.concatenate(([0.0], np.cumsum(each_s)[:-1]))
+def _most(
+    wait: Callable[[Floats, Floats], Floats],
+    arrival_s: Floats,
+    each_s: Floats,
+    most_s: float,
+    most: float,
+    halvings: int,
+) -> float:
+    """The largest load of a queue, at most ``most``, at which one request in a hundred waits longer; at least :data:`_LEAST_LOAD`."""
 
     def late(load: float) -> bool:
-        behind = load * after - arrival_s
-        waits = behind - np.minimum.accumulate(behind)
-        return float((waits > most_s).mean()) > BEYOND_P99
+        return float((wait(arrival_s, load * each_s) > most_s).mean()) > BEYOND_P99
 
-    low, high = 0.5, 1.0
+    if not late(most):
+        return most
+    low, high = most / 2, most
     while low > _LEAST_LOAD and late(low):  # few requests, or bursts of them
         low, high = low / 2, low
-    for _ in range(_HALVINGS):
+    for _ in range(halvings):
         load = (low + high) / 2
         low, high = (low, load) if late(load) else (load, high)
     return low
+
+
+def _first_come(arrival_s: Floats, each_s: Floats) -> Floats:
+    """Seconds that each request of a queue waits; ``arrival_s`` ascends, ``each_s`` is served."""
+    behind = np.concatenate(([0.0], np.cumsum(each_s)[:-1])) - arrival_s
+    return np.asarray(behind - np.minimum.accumulate(behind))
+
+
+def _shortest_first(arrival_s: Floats, each_s: Floats) -> Floats:
+    """The same where the shortest that waits is next."""
+    comes, takes = arrival_s.tolist(), each_s.tolist()
+    waits, free = np.zeros(len(comes)), 0.0
+    waiting: list[tuple[float, int]] = []
+    upcoming = 0
+    while waiting or upcoming < len(comes):
+        if not waiting:
+            free = max(free, comes[upcoming])
+        while upcoming < len(comes) and comes[upcoming] <= free:
+            heappush(waiting, (takes[upcoming], upcoming))
+            upcoming += 1
+        took, at = heappop(waiting)
+        waits[at] = free - comes[at]
+        free += took
+    return waits

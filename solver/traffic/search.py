@@ -26,12 +26,14 @@ from solver.traffic.found import (
     Found,
     Steady,
     answered,
+    as_they_come,
     capacities,
     nearly_met,
     nothing_found,
     standing,
 )
 from solver.traffic.judge import Verdict
+from solver.traffic.less import AS_MUCH, Less
 from solver.traffic.turns import Turns
 from solver.traffic.ways import Looking, Way, chunk_line
 from solver.verify import ROUNDING
@@ -49,8 +51,6 @@ _HALF = 0.5
 _LIKELY = 0.98
 #: replicas of a fleet up to which less is tried all the same, since one of them is much
 _FEW = 12
-#: capacities so close are equal: less is no longer tried
-_AS_MUCH = 1.004
 
 
 def search_traffic(
@@ -117,8 +117,8 @@ class _TrafficSearch:
                 self._use(way, fleets)
                 self._look(way.loads(hurry))
                 self._confirm()
-        if self.best is None:
-            self.best = nearly_met(self.nearly, self.clock)
+        self.best = self.best or nearly_met(self.nearly, self.clock)
+        self.sure = as_they_come(self.sure, self.turns.every, self.clock)
         found = self._kept()
         if found is None:
             raise nothing_found(self.asked, self.last, self.steady.failed, clock=self.clock)
@@ -209,7 +209,7 @@ class _TrafficSearch:
             found = None if fleet is None else self._replayed(fleet, needs)
             if found is None:  # the chips do not allow so much: between that and what failed
                 closer: dict[str, float] = {r: (needs[r] * failed[r]) ** 0.5 for r in ROLES}
-                if all(needs[role] / closer[role] < _AS_MUCH**0.5 for role in ROLES):
+                if all(needs[role] / closer[role] < AS_MUCH**0.5 for role in ROLES):
                     return None
                 needs = closer
                 continue
@@ -224,19 +224,17 @@ class _TrafficSearch:
 
     def _less(self, failed: dict[str, float], needs: dict[str, float]) -> None:
         """Ask for less, pool by pool, between what failed and what met the targets."""
+        less = Less(failed, needs)
         for role in ROLES:
-            while self._time() and self._gap() > self.target:
-                trial = {**needs, role: (needs[role] * failed[role]) ** 0.5}
-                if needs[role] / trial[role] < _AS_MUCH**0.5:
-                    break
+            while self._time() and self._gap() > self.target and (trial := less.trial(role)):
                 dear = self._too_dear(self.fleets.at_least(trial))
                 fleet = None if dear else self.fleets.least(trial)
                 if fleet is None or self._too_dear(fleet.usd_per_hour):
-                    needs[role] = trial[role]  # as dear: what is cheaper lies below
+                    less.as_dear(trial)
                     continue
                 found = self._replayed(fleet, trial)
-                passed = found is not None and found.verdict.meets
-                (needs if passed else failed)[role] = trial[role]
+                less.judged(role, trial, None if found is None else found.verdict)
+        needs |= less.met
 
     def _too_dear(self, usd_per_hour: float) -> bool:
         """Whether that is no less than the best layout costs."""
@@ -290,10 +288,9 @@ class _TrafficSearch:
 
     def _answer(self) -> SearchResult:
         assert self.best is not None
-        covers, chunks = self.turns.ways[0].least.covers, [way.chunk for way in self.turns.every]
-        if self.turns.several:
-            covers = (chunk_line(chunks), *covers)
-        certificate = Certificate(self._bound(), self._gap(), covers)
+        chunks = [way.chunk for way in self.turns.every]
+        covers = [chunk_line(chunks)] * self.turns.several + [*self.turns.ways[0].least.covers]
+        certificate = Certificate(self._bound(), self._gap(), tuple(covers))
         return answered(
             self.asked, self.steady, tuple(chunks), self.best, certificate, self.target,
             self.clock.elapsed_s,

@@ -62,6 +62,7 @@ class Turns:
         """
         if self.ways[0].failed is not None:
             yield from ((way, self._few(way)) for way in (*self.every, *self.every))
+            yield from ((way, self._few(way)) for way in self._shortest())
             return
         if self.how.fullest:
             yield from self._any(over)
@@ -77,17 +78,24 @@ class Turns:
             *left,
             *self._more(lambda: over() or (best() is None and self.how.clock.elapsed_s > late_s)),
         ]
-        while left:
-            # a draw that an answer failed since changes what queues promise
-            way = min(left, key=self._rank)
-            left.remove(way)
-            yield from self._first_two(way)
+        # what the shortest first promises after a loss takes long to tell
+        shortest = self._shortest()
+        for some in (left, shortest) if self.asked.spare else ([*left, *shortest],):
+            while some:
+                # a draw that an answer failed since changes what queues promise
+                way = min(some, key=self._rank)
+                some.remove(way)
+                yield from self._first_two(way)
         own = best()
-        for way in sorted(self.ways, key=lambda one: one is not own):
+        for way in sorted({own or first, *self.ways}, key=lambda one: one is not own):
             for hurry in hurries(self.asked.targets, way.ttft_s)[1:]:
                 if hurry < 1.0:
                     yield way, hurry
-        yield from ((way, self._few(way)) for way in self.every)
+        yield from ((way, self._few(way)) for way in (*self.every, *self._shortest()))
+
+    def _shortest(self) -> list[Way]:
+        """Those that were opened, with the shortest prompt next."""
+        return [way.shortest for way in self.every if way.shortest is not None]
 
     def _any(self, over: Callable[[], bool]) -> Iterator[tuple[Way, float | Few]]:
         """Ways in the order of their tokens: the first, then those whose queues promise a fleet that the chips allow."""
@@ -97,6 +105,9 @@ class Turns:
                 way = self._open()
             except (NoFeasibleLayout, NoLayoutInTime):
                 continue
+            if self._promise(way)[0] < inf:
+                yield from self._first_two(way)
+        for way in self._shortest():
             if self._promise(way)[0] < inf:
                 yield from self._first_two(way)
 
@@ -122,10 +133,10 @@ class Turns:
                 before = promised
         return found
 
-    def _rank(self, way: Way) -> tuple[float, bool, float]:
-        """The cheapest promise first; among equals what keeps it with the replicas that it counts, and fewest parts of chips."""
+    def _rank(self, way: Way) -> tuple[float, bool, bool, float]:
+        """The cheapest promise first; among equals first come, what keeps it with the replicas that it counts, and fewest parts of chips."""
         usd_per_hour, parts = self._promise(way)
-        return usd_per_hour, self._apt(way) < 1.0, parts
+        return round(usd_per_hour, 6), way.order == "shortest", self._apt(way) < 1.0, parts
 
     def _promise(self, way: Way) -> tuple[float, float]:
         """What a way promises by the draws known so far: US dollars per hour, and among equals parts of chips."""

@@ -18,7 +18,7 @@ from costmodel.layout.layout import Layout
 from costmodel.question.instance import Instance
 from costmodel.question.scenario import Scenario
 from costmodel.question.traffic.requests import Requests
-from costmodel.question.workload import Slo
+from costmodel.question.workload import PromptOrder, Slo
 from costmodel.replay.fleet import Tables, standing
 from costmodel.replay.gaps import Gaps
 from costmodel.replay.pass_table import STEP
@@ -82,6 +82,21 @@ class Way:
         """What a first token takes without a queue."""
         return self.spread.evaluation.ttft_s or 0.0
 
+    @property
+    def order(self) -> PromptOrder:
+        """Which waiting prompt is next."""
+        return self.judge.course.order
+
+    @cached_property
+    def shortest(self) -> Way | None:
+        """The same with the shortest prompt next; ``None`` where that is so already, or not to be chosen."""
+        asked = self.judge.asked
+        if not order_open(self.own.spread, asked):
+            return None
+        spread = shortest_first(self.own.spread)
+        judge = Judge(spread, asked, self.judge.seed, self.judge, self.plain.tables)
+        return replace(self, own=replace(self.own, spread=spread), judge=judge)
+
     def loads(self, hurry: float = 1.0) -> dict[str, float]:
         """Load by role, of 1, that its pools may carry: where a search starts.
 
@@ -91,7 +106,8 @@ class Way:
         if asked.prefixes != "off":
             return carried(asked.arriving, asked.targets, hurry * self.ttft_s)
         runs = [*self.judge.runs, *self.judge.likely]
-        return queued(runs, self._prompt_s, asked.targets, hurry * self.ttft_s)
+        ttft_s, shortest = hurry * self.ttft_s, self.order == "shortest"
+        return queued(runs, self._prompt_s, asked.targets, ttft_s, shortest=shortest)
 
     def hurried(self, hurry: float) -> Fleets | None:
         """Fleets of replicas that compute prompts in such a part of the time; ``None``: there are none."""
@@ -209,9 +225,34 @@ def chunks_of(scenario: Scenario, asked: Asked, *, fine: bool = False) -> tuple[
     return tuple(dict.fromkeys(max(1, own * part // 16) for part in parts))
 
 
+def order_open(instance: Instance, asked: Asked) -> bool:
+    """Whether the shortest of the prompts that wait may be next: the question leaves that open, and the last ones may be late.
+
+    Not where prefixes are kept: the order tells what is still known.
+    """
+    told = "prompt_order" in instance.scenario.limits.model_fields_set
+    return not told and asked.targets.ttft_p99_s is not None and asked.prefixes == "off"
+
+
+def shortest_first(instance: Instance) -> Instance:
+    """The same question with the shortest of the prompts that wait next."""
+    own = instance.scenario
+    limits = own.limits.model_copy(update={"prompt_order": "shortest"})
+    return replace(instance, scenario=own.model_copy(update={"limits": limits}))
+
+
 def of_chunk(scenario: Scenario, chunk: int) -> Scenario:
     """The question with so many prompt tokens in a pass."""
     return scenario.choosing({"chunk": chunk})
+
+
+def as_served(scenario: Scenario, answer: Instance) -> Scenario:
+    """The question with the tokens of a pass and the order of prompts of an answer."""
+    own = of_chunk(scenario, answer.limits.prefill_chunk_tokens)
+    if "prompt_order" not in answer.scenario.limits.model_fields_set:
+        return own
+    limits = own.limits.model_copy(update={"prompt_order": answer.limits.prompt_order})
+    return own.model_copy(update={"limits": limits})
 
 
 def first_of(scenario: Scenario, asked: Asked) -> Scenario:

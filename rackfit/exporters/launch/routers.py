@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from costmodel.replay.router import AHEAD
 from costmodel.replica.exchanges import exchange_in
 from rackfit.exporters.launch.deployment import Deployment, Server
 from rackfit.exporters.launch.shell import script_head
@@ -19,6 +20,9 @@ from rackfit.quoting import shell_word
 PORTS = (8000, 8001)
 #: seconds that a router waits for servers: they read weights and compile kernels; the routers' own limits are less
 PATIENCE_S = 7200
+
+#: what makes Dynamo's router hold prompts back and send the shortest on first, as replays do (version 1.2 and later)
+QUEUE = ("--load-aware", "--router-queue-threshold", str(AHEAD), "--router-queue-policy", "wspt")
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def router_notes(deployment: Deployment, router: Router) -> list[str]:
 
 
 def needs(deployment: Deployment, package: str | None, transfer: str = "NIXL") -> list[str]:
-    """What hosts need beside the engine, as a note; none where the engine is enough. ``transfer``: what moves KV."""
+    """What hosts need beside the engine, and a queue before it, as notes; none where the engine is enough. ``transfer``: what moves KV."""
     wanted = []
     if any(len(hosts) > 1 for hosts in _hosts_of_domains(deployment)):
         wanted.append("the IMEX service (NVLink between hosts)")
@@ -126,7 +130,14 @@ def needs(deployment: Deployment, package: str | None, transfer: str = "NIXL") -
         wanted.append("DeepEP (tokens between experts; NVSHMEM, and IBGDA between hosts)")
     if package is not None:
         wanted.append(f"the router (pip install {package})")
-    return [f"hosts need beside the engine: {', '.join(wanted)}"] if wanted else []
+    found = [f"hosts need beside the engine: {', '.join(wanted)}"] if wanted else []
+    if deployment.instance.limits.prompt_order == "shortest":
+        found.append(
+            "the layout was found with the shortest waiting prompt next, and prompts held back while each server has "
+            f"{AHEAD} passes of them: nothing here does that, so put a queue before the servers, as NVIDIA Dynamo's router has one "
+            f"({' '.join(QUEUE)}), or search with limits: {{prompt_order: first-come}}"
+        )
+    return found
 
 
 def _hosts(server: Server) -> list[str]:

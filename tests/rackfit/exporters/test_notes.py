@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from costmodel.question.engine_files import engine_names, engine_versions
 from costmodel.question.traffic.load import load_traffic
@@ -12,10 +13,12 @@ from rackfit.documents.result import Result
 from rackfit.exporters.export import export_layout
 from rackfit.exporters.launch.hosts import Hosts
 from rackfit.exporters.launch.options import option_table
+from rackfit.exporters.launch.routers import QUEUE
 from rackfit.exporters.registry import exporters
 from rackfit.importers.deployment import build_layout
 from rackfit.importers.servers import FoundServer
 from solver.traffic.asked import Asked, questions
+from solver.traffic.ways import shortest_first
 from tests.rackfit.exporters.small_layouts import question
 
 
@@ -72,6 +75,31 @@ def test_servers_for_traffic_take_its_longest_request(
         "a request may have 14,089 tokens" in note and note.endswith(kept)
         for note in exported.notes
     )
+
+
+@pytest.mark.parametrize("target", ["sglang", "trtllm", "vllm", "dynamo"])
+def test_the_shortest_prompt_first_needs_a_queue_before_the_servers(target: str) -> None:
+    """Dynamo's router has one, which its frontend is told of; beside other engines it is said."""
+    plain = question("llama-3.1-8b", "hgx-h200")
+    pools = [
+        FoundServer(role, role, tp=1, attention_dp=1, pp=1, batch=4)
+        for role in ("prefill", "decode")
+    ]
+    layout = build_layout(plain, pools).layout
+    for instance in (plain, shortest_first(plain)):
+        put_off = instance is not plain
+        exported = export_layout(instance, layout, target)
+        said = [note for note in exported.notes if "shortest waiting prompt" in note]
+        assert len(said) == put_off
+        frontend = "--router-queue-threshold" in "".join(exported.files.values())
+        assert frontend == (put_off and target == "dynamo")
+        if frontend:
+            graph = list(yaml.safe_load_all(exported.files["deployment.yaml"]))[-1]
+            pod = graph["spec"]["services"]["Frontend"]["extraPodSpec"]
+            assert pod["mainContainer"]["args"] == ["--http-port", "8000", *QUEUE]
+            assert "8,192 tokens of an attention rank" in said[0]
+        elif put_off:
+            assert " ".join(QUEUE) in said[0]
 
 
 @pytest.mark.parametrize("target", ["sglang", "trtllm", "vllm", "vllm-ascend"])

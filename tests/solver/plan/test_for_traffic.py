@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from costmodel.question.workload import Limits
+from solver.clock import Clock
 from solver.plan import for_traffic
 from solver.plan.bounds.most import asked_of
-from solver.plan.for_traffic import highest_rate
-from tests.solver.plan.test_units import long_prompts, with_trace
+from solver.plan.for_traffic import best_for_traffic, highest_rate
+from tests.solver.plan.test_units import KIND, long_prompts, with_trace
 
 #: requests/s at which each layout still meets the targets
 _CARRIED = {"slow": 6.0, "quick": 9.0, "slower": 5.0}
@@ -43,3 +46,28 @@ def test_the_slowest_of_several_layouts_counts_wherever_it_stands(
     assert 0.97 * 5.0 <= rate <= 5.0
     assert all(met[name] >= rate * (1 - 1e-9) for name in _CARRIED)
     assert highest(5.5) == 0.0
+
+
+def test_a_few_long_prompts_are_put_off_where_a_unit_carries_more_then(tmp_path: Path) -> None:
+    """Fewer than one prompt in a hundred is long: as they come, others wait for it."""
+    rng = random.Random(5)
+    rows = (
+        f"{turn / 60:.3f},{60_000 if rng.random() < 0.008 else rng.randint(200, 2000)},{rng.randint(20, 200)}"
+        for turn in range(2500)
+    )
+    model = with_trace(tmp_path, "llama-3.1-8b", rows, 1.0, 0.05)
+    asked = asked_of(model, 0)
+    first, either = (
+        best_for_traffic(
+            model.scenario(KIND, ()).model_copy(update={"limits": limits}),
+            asked, clock=Clock(), gap=0.2, seed=0,
+        )
+        for limits in (
+            Limits(prefill_chunk_tokens=2048, prompt_order="first-come"),
+            Limits(prefill_chunk_tokens=2048),
+        )
+    )  # fmt: skip
+    assert first is not None
+    assert either is not None
+    assert either.instance.limits.prompt_order == "shortest"
+    assert either.requests_per_s > 1.01 * first.requests_per_s

@@ -12,6 +12,9 @@ import pytest
 from costmodel.evaluate import evaluate
 from costmodel.plan.hours import Column, Hours, Kind
 from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
+from costmodel.question.instance import Instance, resolve_instance
+from costmodel.question.scenario import Scenario
+from costmodel.question.workload import Limits
 from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course
 from costmodel.replay.targets import Targets
@@ -33,13 +36,21 @@ from tests.solver.plan.enumerated_plans import best_of_all
 from tests.solver.plan.test_units import long_prompts, with_trace
 
 
+def like(chunk: int) -> Instance:
+    """A question with so many prompt tokens in a pass."""
+    limits = Limits(prefill_chunk_tokens=chunk)
+    return resolve_instance(
+        Scenario(model="llama-3.1-8b", cluster="hgx-h100", workload="chat", limits=limits)
+    )
+
+
 def test_after_any_loss_replays_of_what_is_left_meet_the_targets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = with_trace(tmp_path, "gpt-oss-120b", long_prompts(300, 150), 1.0, 0.02)
     units = PlanUnits(cluster="hgx-h100", count=3)
     found = surviving(
-        model, units, 3, 0, Start("flash", 0.0), 2048, clock=Clock(), gap=0.02, seed=0
+        model, units, 3, 0, Start("flash", 0.0), like(2048), clock=Clock(), gap=0.02, seed=0
     )
     assert found is not None
     assert 0.0 < found.left_requests_per_s <= found.requests_per_s
@@ -68,7 +79,7 @@ def test_replicas_that_compute_long_prompts_sooner_keep_more(
 
     def kept() -> float:
         start = Start("flash", 0.0)
-        found = surviving(model, units, 4, 0, start, 2048, clock=Clock(), gap=0.02, seed=0)
+        found = surviving(model, units, 4, 0, start, like(2048), clock=Clock(), gap=0.02, seed=0)
         assert found is not None
         return found.left_requests_per_s
 

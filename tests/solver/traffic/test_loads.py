@@ -41,26 +41,61 @@ def late(requests: Requests, each_s: np.ndarray, wait_s: float) -> float:
     return waited / len(requests)
 
 
+def late_shortest(requests: Requests, each_s: np.ndarray, wait_s: float) -> float:
+    """The same where the shortest that waits is next."""
+    waiting, waited, now = list[tuple[float, int]](), 0, 0.0
+    coming = list(range(len(requests)))
+    while coming or waiting:
+        if not waiting:
+            now = max(now, float(requests.arrival_s[coming[0]]))
+        while coming and requests.arrival_s[coming[0]] <= now:
+            waiting.append((float(each_s[coming[0]]), coming.pop(0)))
+        took_s, at = min(waiting)
+        waiting.remove((took_s, at))
+        waited += now - requests.arrival_s[at] > wait_s
+        now += took_s
+    return waited / len(requests)
+
+
 def prompt_s(requests: Requests) -> np.ndarray:
     return 0.003 * requests.input_tokens.astype(float)
 
 
+@pytest.mark.parametrize("shortest", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_queue_of_each_run_says_what_load_prefill_may_carry(seed: int) -> None:
+def test_a_queue_of_each_run_says_what_load_prefill_may_carry(seed: int, shortest: bool) -> None:
     """With a little less capacity one request in a hundred waits too long in some run, with a little more in none."""
     rng = np.random.default_rng(seed)
     runs = []
     for _ in range(3):
-        tokens = rng.integers(1, 100, 2000)
+        tokens = 1 + rng.lognormal(3.3, 1.0, 2000).astype(np.int64)
         arrival = np.cumsum(rng.gamma(0.3, 1.0, 2000))
         runs.append(Requests(arrival - arrival[0], tokens, 0 * tokens + 1, 0 * tokens))
     targets, ttft_s = Targets(20.0, None), 4.0
-    load = queued(runs, prompt_s, targets, ttft_s)["prefill"]
+    load = queued(runs, prompt_s, targets, ttft_s, shortest=shortest)["prefill"]
     assert 0.5 < load < 1.0
     own = runs[0].rate * prompt_s(runs[0]).mean()
-    for part, some_late in ((load * 0.998, False), (min(1.0, load * 1.005), True)):
-        worst = max(late(one, part * prompt_s(one) / own, 16.0) for one in runs)
-        assert (worst > 0.01) == some_late
+    waits = late_shortest if shortest else late
+
+    def some_late(part: float) -> bool:
+        return max(waits(one, part * prompt_s(one) / own, 16.0) for one in runs) > 0.01
+
+    assert not some_late(load * (1.0 if shortest else 0.998))
+    # with the shortest first a little more may be late where still more is not
+    assert any(some_late(min(1.0, load * (1.005 + more))) for more in (0.0, 0.005 * shortest))
+
+
+def test_a_few_very_long_prompts_let_others_pass_where_the_shortest_is_next() -> None:
+    """Less than one in a hundred is so long: as they come, all that came later wait for each."""
+    rng = np.random.default_rng(6)
+    tokens = np.where(rng.random(4000) < 0.008, 4000, rng.integers(1, 100, 4000))
+    arrival = np.cumsum(rng.exponential(0.1, 4000))
+    requests = Requests(arrival - arrival[0], tokens, 0 * tokens + 1, 0 * tokens)
+    first, shortest = (
+        queued([requests], prompt_s, Targets(20.0, None), 4.0, shortest=one)["prefill"]
+        for one in (False, True)
+    )
+    assert shortest > 1.1 * first
 
 
 def test_answers_have_slots_for_the_most_that_decode_at_once() -> None:

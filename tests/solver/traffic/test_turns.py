@@ -15,10 +15,18 @@ class Way:
 
     def __init__(self, ttft_s, usd_per_hour):
         self.ttft_s, self.usd_per_hour, self.failed = ttft_s, usd_per_hour, None
+        self.order, self.shortest = "first-come", None
         self.judge = SimpleNamespace(runs=())
 
     def promises(self):
         return self.usd_per_hour, 0.0
+
+
+def with_shortest(way, usd_per_hour):
+    """The same way with another that promises so much with the shortest prompt first."""
+    way.shortest = Way(way.ttft_s, usd_per_hour)
+    way.shortest.order = "shortest"
+    return way
 
 
 def timed(order):
@@ -26,13 +34,13 @@ def timed(order):
     return [(way, hurry) for way, hurry in order if not isinstance(hurry, Few)]
 
 
-def turns_of(*ways, elapsed_s=0.0, fullest=False):
+def turns_of(*ways, elapsed_s=0.0, fullest=False, spare=0):
     turns = Turns.__new__(Turns)
     clock = SimpleNamespace(limit_s=60.0, elapsed_s=elapsed_s)
     turns.how = SimpleNamespace(clock=clock, fullest=fullest)
     turns.ways, turns.chunks, turns._promised = list(ways), [], {}
     turns.free, turns._small = [], {}
-    turns.asked = SimpleNamespace(targets=Targets(5.0, 0.05, 0.99))
+    turns.asked = SimpleNamespace(targets=Targets(5.0, 0.05, 0.99), spare=spare)
     return turns
 
 
@@ -113,3 +121,40 @@ def test_ways_without_a_steady_answer_are_looked_at_for_small_fleets_alone():
     assert [
         isinstance(hurry, Few) for _, hurry in alone.one_by_one(lambda: False, lambda: None)
     ] == [True] * 2
+
+
+def first_two(turns):
+    """Which ways are looked at, each once, before others with other replicas."""
+    return list(
+        dict.fromkeys(way for way, _ in timed(turns.one_by_one(lambda: False, lambda: None)))
+    )
+
+
+def test_long_prompts_are_put_off_where_that_promises_to_be_cheaper():
+    dear, cheap = with_shortest(Way(2.0, 20.0), 20.0), with_shortest(Way(2.0, 15.0), 10.0)
+    assert first_two(turns_of(dear, cheap)) == [cheap.shortest, cheap, dear, dear.shortest]
+
+
+def test_after_a_loss_requests_come_first_as_they_come():
+    dear, cheap = with_shortest(Way(2.0, 20.0), 20.0), with_shortest(Way(2.0, 15.0), 10.0)
+    assert first_two(turns_of(dear, cheap, spare="node")) == [
+        cheap, dear, cheap.shortest, dear.shortest,
+    ]  # fmt: skip
+
+
+def test_a_way_whose_first_tokens_leave_time_comes_first_as_requests_come():
+    easy = with_shortest(Way(0.1, 20.0), 10.0)
+    assert first_two(turns_of(easy)) == [easy, easy.shortest]
+
+
+def test_for_what_carries_most_long_prompts_are_put_off_last():
+    first, last = with_shortest(Way(2.0, 30.0), 20.0), with_shortest(Way(2.0, 30.0), float("inf"))
+    assert first_two(turns_of(first, last, fullest=True)) == [first, first.shortest]
+
+
+def test_other_replicas_are_looked_at_in_the_order_of_prompts_that_found_the_best():
+    way = with_shortest(Way(3.0, 20.0), 10.0)
+    order = timed(turns_of(way).one_by_one(lambda: False, lambda: way.shortest))
+    assert [own for own, hurry in order if hurry in (0.35, 0.2)] == [
+        way.shortest, way.shortest, way, way,
+    ]  # fmt: skip
