@@ -181,6 +181,7 @@ class Replay(Evaluate):
     concurrency: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     duration_s: Seconds | None = None
     routing: Literal["least-loaded", "round-robin", "prefix-aware"] = "least-loaded"
+    prompt_order: Literal["first-come", "shortest"] | None = None
     seed: Seed = 0
 
     def words(self, limit_s: float) -> list[str]:
@@ -189,7 +190,8 @@ class Replay(Evaluate):
             LAYOUT,
             *_options(
                 traffic=self.traffic, rate=self.rate, cv=self.cv, concurrency=self.concurrency,
-                duration=self.duration_s, routing=self.routing, seed=self.seed,
+                duration=self.duration_s, routing=self.routing,
+                prompt_order=self.prompt_order, seed=self.seed,
             ),
         ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -47,6 +48,10 @@ def replay_command(
         Literal["least-loaded", "round-robin", "prefix-aware"],
         typer.Option(help="Which replica a request goes to."),
     ] = "least-loaded",
+    prompt_order: Annotated[
+        Literal["first-come", "shortest"] | None,
+        typer.Option(help="Which waiting prompt is next; by default as the layout was found."),
+    ] = None,
     host_tier: Annotated[
         bool, typer.Option("--host-tier", help="Prefix blocks stay in the hosts' memory too.")
     ] = False,
@@ -74,6 +79,8 @@ def replay_command(
     instance, decision, _ = read_result(layout)
     requests = _requests(instance, traffic, rate, cv, concurrency, duration, block_tokens, seed)
     course = Course.of(instance, routing=routing, in_flight=concurrency, host_tier=host_tier)
+    if prompt_order is not None:
+        course = replace(course, order=prompt_order)
     met = replay(instance, decision, requests, course)
     if out is not None:
         write_whole(_table(requests, met), out)

@@ -61,6 +61,17 @@ def test_more_load_waits_longer_and_too_much_is_said(layout: Path) -> None:
     assert "overloaded" in run(layout, "--rate", 60, "--duration", 300).stdout
 
 
+def test_the_shortest_prompt_may_be_next(layout: Path) -> None:
+    """Of unlike prompts at a high load fewer wait long, and the longest do."""
+    words = ("--traffic", "azure-conversation-2023", "--rate", 14, "--duration", 200, "--json")
+    plain, first, shortest = (
+        json.loads(run(layout, *words, *order).stdout)["ttft_s"]
+        for order in ((), ("--prompt-order", "first-come"), ("--prompt-order", "shortest"))
+    )
+    assert plain == first
+    assert shortest["mean"] < 0.9 * first["mean"]
+
+
 def test_requests_that_come_for_less_than_they_take_are_said(layout: Path) -> None:
     """Of a closed loop the time counts in which they begin."""
     for words, short in (

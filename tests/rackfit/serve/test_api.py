@@ -58,6 +58,8 @@ def test_requests_are_replayed(client: Client, solved: dict[str, Any]) -> None:
     assert status == 200
     assert met["replay"]["requests"] > 10
     assert 0 < met["ttft_s"]["p50"] <= met["ttft_s"]["p99"]
+    asked = {"document": solved, "rate": 1.0, "duration_s": 50.0, "prompt_order": "shortest"}
+    assert client.ask("replay", **asked)[0] == 200
 
 
 def test_an_error_names_a_field_of_the_request(client: Client, solved: dict[str, Any]) -> None:
