@@ -107,7 +107,7 @@ class _TrafficSearch:
         """The answer."""
         self.clock.kept = self._kept
         for way, hurry in self.turns.one_by_one(
-            self._over, lambda: self.best.way if self.best else None
+            self._over, lambda: self.best.way if self.best else None, self._too_dear
         ):
             if self._over():
                 break

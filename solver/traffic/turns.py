@@ -51,14 +51,18 @@ class Turns:
         return [*self.ways, *self.free]
 
     def one_by_one(
-        self, over: Callable[[], bool], best: Callable[[], Way | None]
+        self,
+        over: Callable[[], bool],
+        best: Callable[[], Way | None],
+        too_dear: Callable[[float], bool],
     ) -> Iterator[tuple[Way, float | Few]]:
         """Ways with the time to a first token that suits each, and with their own; then with others, the ``best`` one's first.
 
         In the place of a time: small fleets that a steady state rules out.
 
         The first way comes first, unless a first token takes much of the target; else that whose queues promise the cheapest
-        fleet. No more ways are opened when it is ``over``, or late and none of them has an answer.
+        fleet. No more ways are opened when it is ``over``, or late and none of them has an answer. Prompts are put off only where that promises
+        a fleet that is not ``too_dear``.
         """
         if self.ways[0].failed is not None:
             yield from ((way, self._few(way)) for way in (*self.every, *self.every))
@@ -85,7 +89,8 @@ class Turns:
                 # a draw that an answer failed since changes what queues promise
                 way = min(some, key=self._rank)
                 some.remove(way)
-                yield from self._first_two(way)
+                if way.order == "first-come" or not too_dear(self._promise(way)[0]):
+                    yield from self._first_two(way)
         own = best()
         for way in sorted({own or first, *self.ways}, key=lambda one: one is not own):
             for hurry in hurries(self.asked.targets, way.ttft_s)[1:]:

@@ -86,14 +86,14 @@ def test_fewer_tokens_let_stages_share_a_long_prompt(
 def test_where_a_prompt_leaves_little_time_to_wait_the_way_that_promises_most_comes_first() -> None:
     how = Looking(Clock(), 0.5, 0, 1)
     turns = Turns(with_chunks(8192, 2048), asked(), how)
-    order = turns.one_by_one(lambda: False, lambda: None)
+    order = turns.one_by_one(lambda: False, lambda: None, lambda _: False)
     first, second = turns.ways[0], next(way for way, hurry in order if not isinstance(hurry, Few))
     assert first.ttft_s > 0.25
     assert (first.chunk, second.chunk) == (8192, 2048)
     assert second.promises() < first.promises()
     # one whose first tokens take less of their target is looked at before others are opened
     easy = Turns(with_chunks(8192, 2048), asked(Targets(60.0, 0.05)), how)
-    assert next(easy.one_by_one(lambda: False, lambda: None))[0] is easy.ways[0]
+    assert next(easy.one_by_one(lambda: False, lambda: None, lambda _: False))[0] is easy.ways[0]
     assert len(easy.ways) == 1
 
 
