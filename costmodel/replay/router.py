@@ -107,10 +107,8 @@ class Held:
         known = job.cached_tokens
         if job.blocks:
             caches = [one.server.cache for one in self.router.pool]
-            known = max(
-                known,
-                *(one.known(job.blocks, job.block_sizes) for one in caches if one is not None),
-            )
+            found = [one.known(job.blocks, job.block_sizes) for one in caches if one is not None]
+            known = max([known, *found])
         new = job.input_tokens - min(known, job.input_tokens - 1)
         heappush(self._heap, (new, job.arrival_s, job.index, job))
 

@@ -19,7 +19,7 @@ from rackfit.exporters import target_sglang
 from rackfit.exporters.launch.deployment import Deployment, Server
 from rackfit.exporters.launch.limit import Limit
 from rackfit.exporters.launch.options import option_table
-from rackfit.exporters.launch.routers import QUEUE
+from rackfit.exporters.launch.routers import QUEUE, holds_back
 from rackfit.quoting import yaml_text
 from topology.errors import on_command_line
 
@@ -94,7 +94,7 @@ def notes(deployment: Deployment) -> list[str]:
             "KV goes over NICs from pod to pod, also inside a scale-up domain: Kubernetes keeps NVLink from "
             "joining pods of one host"
         )
-    if _queues(deployment):
+    if holds_back(deployment):
         found.append(
             "the frontend sends the shortest waiting prompt on first, while workers have fewer than "
             f"{AHEAD} passes of prompts: it counts a pass by the max_num_batched_tokens that a worker publishes, which has to be "
@@ -161,7 +161,7 @@ def _graph(deployment: Deployment, found: list[Worker]) -> dict[str, Any]:
                 "mainContainer": {
                     "image": deployment.options.image,
                     "command": ["python3", "-m", "dynamo.frontend"],
-                    "args": ["--http-port", "8000", *(QUEUE if _queues(deployment) else ())],
+                    "args": ["--http-port", "8000", *(QUEUE if holds_back(deployment) else ())],
                 }
             },
         }
@@ -179,11 +179,6 @@ def _graph(deployment: Deployment, found: list[Worker]) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": deployment.options.namespace},
         "spec": spec,
     }
-
-
-def _queues(deployment: Deployment) -> bool:
-    """Whether the router holds prompts back, the longest most."""
-    return deployment.instance.limits.prompt_order == "shortest"
 
 
 def _volume(deployment: Deployment) -> dict[str, Any]:

@@ -104,6 +104,8 @@ def _better(
             continue
         for own, more in ways:
             known = best.requests_per_s * more if best is not None else 0.0
+            if known >= steady:  # replays may be too short to see that it carries no more
+                continue
             rate = highest_rate(own, [layout], asked, steady, seed, tables, known)
             if rate > known:
                 best = AtRate(own, layout, evaluation, steady, rate)

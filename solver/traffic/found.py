@@ -151,7 +151,7 @@ def capacities(fleet: Fleet, needs: Mapping[str, float], rate: float) -> dict[st
 def as_they_come(found: Found | None, ways: Sequence[Way], clock: Clock) -> Found | None:
     """The same layout with prompts in the order in which they come, where it meets all targets like that, too: no prompt is put off."""
     for way in ways:
-        if found is None or way.shortest is not found.way:
+        if clock.over or found is None or way.shortest is not found.way:
             continue
         if way.judge.judge(found.layout).meets:
             verdict = way.judge.confirm(found.layout, lambda: clock.over)

@@ -66,7 +66,7 @@ class Turns:
         """
         if self.ways[0].failed is not None:
             yield from ((way, self._few(way)) for way in (*self.every, *self.every))
-            yield from ((way, self._few(way)) for way in self._shortest())
+            yield from ((way, self._few(way)) for way in _shortest(self.every))
             return
         if self.how.fullest:
             yield from self._any(over)
@@ -83,7 +83,7 @@ class Turns:
             *self._more(lambda: over() or (best() is None and self.how.clock.elapsed_s > late_s)),
         ]
         # what the shortest first promises after a loss takes long to tell
-        shortest = self._shortest()
+        shortest = _shortest(self.ways)
         for some in (left, shortest) if self.asked.spare else ([*left, *shortest],):
             while some:
                 # a draw that an answer failed since changes what queues promise
@@ -92,15 +92,12 @@ class Turns:
                 if way.order == "first-come" or not too_dear(self._promise(way)[0]):
                     yield from self._first_two(way)
         own = best()
-        for way in sorted({own or first, *self.ways}, key=lambda one: one is not own):
+        steady = [own] if own is not None and own.failed is None else []
+        for way in dict.fromkeys((*steady, *self.ways)):
             for hurry in hurries(self.asked.targets, way.ttft_s)[1:]:
                 if hurry < 1.0:
                     yield way, hurry
-        yield from ((way, self._few(way)) for way in (*self.every, *self._shortest()))
-
-    def _shortest(self) -> list[Way]:
-        """Those that were opened, with the shortest prompt next."""
-        return [way.shortest for way in self.every if way.shortest is not None]
+        yield from ((way, self._few(way)) for way in (*self.every, *_shortest(self.every)))
 
     def _any(self, over: Callable[[], bool]) -> Iterator[tuple[Way, float | Few]]:
         """Ways in the order of their tokens: the first, then those whose queues promise a fleet that the chips allow."""
@@ -112,7 +109,7 @@ class Turns:
                 continue
             if self._promise(way)[0] < inf:
                 yield from self._first_two(way)
-        for way in self._shortest():
+        for way in _shortest(self.ways):
             if self._promise(way)[0] < inf:
                 yield from self._first_two(way)
 
@@ -139,7 +136,7 @@ class Turns:
         return found
 
     def _rank(self, way: Way) -> tuple[float, bool, bool, float]:
-        """The cheapest promise first; among equals first come, what keeps it with the replicas that it counts, and fewest parts of chips."""
+        """The cheapest promise first; among equals that with requests as they come, what keeps it with the replicas that it counts, and fewest parts of chips."""
         usd_per_hour, parts = self._promise(way)
         return round(usd_per_hour, 6), way.order == "shortest", self._apt(way) < 1.0, parts
 
@@ -164,3 +161,8 @@ class Turns:
 
     def _apt(self, way: Way) -> float:
         return hurries(self.asked.targets, way.ttft_s)[0]
+
+
+def _shortest(ways: list[Way]) -> list[Way]:
+    """The same with the shortest prompt next, where that is to be chosen."""
+    return [way.shortest for way in ways if way.shortest is not None]

@@ -97,6 +97,11 @@ def router_script(words: Sequence[str]) -> str:
     return f"{script_head()}\nexec {' '.join(map(shell_word, words))}\n"
 
 
+def holds_back(deployment: Deployment) -> bool:
+    """Whether the layout was found with a router that holds prompts back, the longest most."""
+    return deployment.instance.limits.prompt_order == "shortest"
+
+
 def router_notes(deployment: Deployment, router: Router) -> list[str]:
     """How requests are shared between two routers, and what hosts need beside the engine."""
     found = []
@@ -131,7 +136,7 @@ def needs(deployment: Deployment, package: str | None, transfer: str = "NIXL") -
     if package is not None:
         wanted.append(f"the router (pip install {package})")
     found = [f"hosts need beside the engine: {', '.join(wanted)}"] if wanted else []
-    if deployment.instance.limits.prompt_order == "shortest":
+    if holds_back(deployment):
         found.append(
             "the layout was found with the shortest waiting prompt next, and prompts held back while each server has "
             f"{AHEAD} passes of them: nothing here does that, so put a queue before the servers, as NVIDIA Dynamo's router has one "

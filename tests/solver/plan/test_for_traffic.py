@@ -71,3 +71,24 @@ def test_a_few_long_prompts_are_put_off_where_a_unit_carries_more_then(tmp_path:
     assert either is not None
     assert either.instance.limits.prompt_order == "shortest"
     assert either.requests_per_s > 1.01 * first.requests_per_s
+
+
+def test_a_layout_is_not_asked_for_more_than_it_carries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they come it carries nearly all; with 1 % more a replay would be too short to see that it does not."""
+    asked_for: list[tuple[float, float]] = []
+
+    def nearly_all(*given: Any) -> float:
+        steady, known = given[3], given[6]
+        asked_for.append((known, steady))
+        return float(0.995 * steady)
+
+    monkeypatch.setattr(for_traffic, "highest_rate", nearly_all)
+    model = with_trace(tmp_path, "llama-3.1-8b", long_prompts(20, 400), 5.0, 0.05)
+    found = best_for_traffic(
+        model.scenario(KIND, ()), asked_of(model, 0), clock=Clock(), gap=0.2, seed=0
+    )
+    assert found is not None
+    assert asked_for
+    assert all(known < steady for known, steady in asked_for)

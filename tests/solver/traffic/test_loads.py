@@ -68,7 +68,7 @@ def test_a_queue_of_each_run_says_what_load_prefill_may_carry(seed: int, shortes
     rng = np.random.default_rng(seed)
     runs = []
     for _ in range(3):
-        tokens = 1 + rng.lognormal(3.3, 1.0, 2000).astype(np.int64)
+        tokens = rng.integers(1, 100, 2000)
         arrival = np.cumsum(rng.gamma(0.3, 1.0, 2000))
         runs.append(Requests(arrival - arrival[0], tokens, 0 * tokens + 1, 0 * tokens))
     targets, ttft_s = Targets(20.0, None), 4.0

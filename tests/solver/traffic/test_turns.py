@@ -168,6 +168,21 @@ def test_for_what_carries_most_long_prompts_are_put_off_last():
     assert first_two(turns_of(first, last, fullest=True)) == [first, first.shortest]
 
 
+def test_ways_without_a_steady_answer_have_small_fleets_alone_in_either_order():
+    first, free = Way(2.0, 10.0), with_shortest(Way(2.0, 10.0), 5.0)
+    turns = turns_of(first)
+    turns.free = [free]
+    order = list(turns.one_by_one(lambda: False, lambda: free, cheap_enough))
+    assert [way for way, hurry in order if isinstance(hurry, Few)][-1] is free.shortest
+    free.failed = NoFeasibleLayout("none is steady")
+    again = turns_of(first)
+    again.free = [free]
+    for own in (order, again.one_by_one(lambda: False, lambda: free, cheap_enough)):
+        looked_at = {way for way, _ in timed(own)}
+        assert free.shortest not in looked_at
+    assert looked_at == {first}
+
+
 def test_other_replicas_are_looked_at_in_the_order_of_prompts_that_found_the_best():
     way = with_shortest(Way(3.0, 20.0), 10.0)
     order = timed(turns_of(way).one_by_one(lambda: False, lambda: way.shortest, cheap_enough))
