@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numpy as np
 from ortools.sat.python import cp_model
 
 from costmodel.evaluate import evaluate
@@ -35,17 +34,19 @@ from solver.rounds import Search
 from solver.scaling import down
 from solver.shapes.shapes import ROLES
 from solver.traffic.asked import Asked, questions
+from solver.traffic.fleets import Fleets
 from solver.traffic.losses import remainders
 from solver.traffic.ways import as_served
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
-#: capacity of prefill over that of decode that is asked for, and part of the first layout's time to a first token within which
-#: replicas compute one: long prompts are late where stages are few
-_WAYS = ((1.25, 1.0), (1.45, 1.0), (1.45, 0.65), (1.6, 0.65))
+#: capacity of prefill over that of decode that is asked for, until prompts wait no longer than targets allow
+_AHEAD = (1.25, 1.45, 1.6, 1.8, 2.1)
+#: part of what is left in a steady state, from which on more prefill helps no more
+_ENOUGH = 0.97
 #: items that serve so much less per chip than the best of their role are left out
 _NEAR = 0.85
 #: rounds of placing what is wanted, work for each in seconds, and parts that a rate is counted in
-_LOOKS, _LIMIT_S, _PARTS = 4, 60.0, 1e-4
+_LOOKS, _LIMIT_S, _PARTS = 8, 60.0, 1e-4
 
 
 def surviving(
@@ -71,80 +72,101 @@ def surviving(
     search, tables = Search(instance, clock, gap, seed, None), Tables(asked.requests.longest)
     if len(search.classes) > 1 or len(search.classes[0].pools) != number:
         return None
-    best: UnitLayout | None = None
-    within, first_s = 1.0, None
-    for ahead, part in _WAYS:
-        if part != within and first_s is not None:
-            slo = instance.slo.model_copy(update={"ttft": part * first_s})
-            quick = replace(instance, scenario=instance.scenario.model_copy(update={"slo": slo}))
-            within, search = part, Search(quick, clock, gap, seed, None)
+    fleets = Fleets(search, asked.steady, asked.targets, seed, tables=tables)
+    kept = _Kept(instance, number, asked, start, seed, tables)
+    for ahead in _AHEAD:
         try:
-            fleet = _fleet(search, ahead)
+            fleet = _fleet(fleets, ahead)
         except (NoFeasibleLayout, NoLayoutInTime):
-            fleet = None
+            break
         if fleet is None or clock.over:
             break
-        layout = assemble(instance, fleet, search.placed)
-        first_s = first_s or evaluate(instance, layout).ttft_s
-        best = _better(instance, layout, number, asked, start, best, seed, tables) or best
-    return best
+        if not kept.more_helps(assemble(instance, fleet, search.placed)):
+            break
+    return kept.answer()
 
 
-def _better(
-    instance: Instance,
-    layout: Layout,
-    number: int,
-    asked: Asked,
-    start: Start,
-    best: UnitLayout | None,
-    seed: int,
-    tables: Tables,
-) -> UnitLayout | None:
-    """What a layout keeps by its replays, where that is more than the best does."""
-    evaluation = evaluate(instance, layout)
-    steady = evaluation.requests_per_s
-    if evaluation.violations or not steady:
-        return None
-    kept = remainders(instance, layout, len(instance.cluster.domains[0].chips))
-    if not all(kept):
-        return None  # a loss leaves nothing that serves
-    left = {own: evaluate(instance, less(layout, own)).requests_per_s or 0.0 for own in kept}
-    # what is likely to miss first
-    order = sorted(kept, key=lambda own: left[own])
-    known = 0.0 if best is None else best.left_requests_per_s
-    least = left[order[0]]
-    if least <= known:
-        return None
-    after = [less(layout, own) for own in order]
-    rate = highest_rate(instance, after, asked, least, seed, tables, known)
-    if rate <= known:
-        return None
-    whole = highest_rate(instance, [layout], asked, steady, seed, tables, rate)
-    longest = float(asked.requests.output_tokens.max()) * (evaluation.tpot_s or 0.0)
-    return UnitLayout(
-        instance, layout, number, steady, max(whole, rate),
-        start_s(instance, evaluation, layout, start), longest, rate, tuple(order),
-    )  # fmt: skip
+@dataclass
+class _Kept:
+    """The layout of some units that keeps most by its replays, of those that were looked at."""
+
+    instance: Instance
+    number: int
+    asked: Asked
+    start: Start
+    seed: int
+    tables: Tables
+    rate: float = 0.0
+    best: tuple[Layout, list[tuple[int, ...]]] | None = None
+    seen: list[tuple[Layout, bool]] = field(default_factory=list)
+
+    def more_helps(self, layout: Layout) -> bool:
+        """Whether layouts with more prefill may keep more than this one, which becomes the best where it keeps most.
+
+        They may not where it keeps what its steady state does: its prompts need not wait.
+        """
+        known = next((helps for own, helps in self.seen if own == layout), None)
+        if known is None:
+            known = self._more_helps(layout)
+            self.seen.append((layout, known))
+        return known
+
+    def _more_helps(self, layout: Layout) -> bool:
+        instance = self.instance
+        evaluation = evaluate(instance, layout)
+        if evaluation.violations or not evaluation.requests_per_s:
+            return True
+        kept = remainders(instance, layout, len(instance.cluster.domains[0].chips))
+        if not all(kept):
+            return True  # a loss leaves nothing that serves
+        left = {own: evaluate(instance, less(layout, own)).requests_per_s or 0.0 for own in kept}
+        # what is likely to miss first
+        order = sorted(kept, key=lambda own: left[own])
+        least = left[order[0]]
+        if least <= self.rate:
+            return False
+        after = [less(layout, own) for own in order]
+        rate = highest_rate(instance, after, self.asked, least, self.seed, self.tables, self.rate)
+        if rate > self.rate:
+            self.rate, self.best = rate, (layout, order)
+        return rate < _ENOUGH * least
+
+    def answer(self) -> UnitLayout | None:
+        """The best, with what it carries before a loss; ``None`` where none keeps any."""
+        if self.best is None:
+            return None
+        (layout, order), instance, asked = self.best, self.instance, self.asked
+        evaluation = evaluate(instance, layout)
+        steady = evaluation.requests_per_s or 0.0
+        whole = highest_rate(instance, [layout], asked, steady, self.seed, self.tables, self.rate)
+        longest = float(asked.requests.output_tokens.max()) * (evaluation.tpot_s or 0.0)
+        return UnitLayout(
+            instance, layout, self.number, steady, max(whole, self.rate),
+            start_s(instance, evaluation, layout, self.start), longest, self.rate, tuple(order),
+        )  # fmt: skip
 
 
-def _fleet(search: Search, ahead: float) -> Fleet | None:
+def _fleet(fleets: Fleets, ahead: float) -> Fleet | None:
     """Placed replicas on the units; ``ahead``: times the capacity of decode that prefill has."""
-    scale = np.where(search.shapes.role == ROLES.index("prefill"), 1.0 / ahead, 1.0)
-    stands: list[tuple[Item, list[int]]] = []
+    search, fleet = fleets.search, None
     for _ in range(_LOOKS):
+        scale = fleets.scale({"prefill": ahead, "decode": 1.0, "mixed": 1.0})
         rates, leaving = search.hoped_rates()
         stands = _stands(search.items.best(rates * scale, leaving * scale), search)
         fresh = sorted({item.shape for item, _ in stands} - set(search.placed.realised))
-        if not fresh:
-            break
         search.place(fresh)
-    pools = search.classes[0].pools
-    placed = [
-        (search.placed.sending(item), tuple(pools[unit] for unit in own))
-        for item, own in stands
-        if item.shape in search.placed.realised
-    ]
-    return fleet_of(placed, search.classes) if placed else None
+        pools = search.classes[0].pools
+        placed = [
+            (search.placed.sending(item), tuple(pools[unit] for unit in own))
+            for item, own in stands
+            if item.shape in search.placed.realised
+        ]
+        fleet = fleet_of(placed, search.classes) if placed else None
+        # prompts of unlike lengths take some replicas longer than the mean says
+        measured = fleet is not None and fleets.measure(fleet)
+        if not (fresh or measured):
+            break
+    return fleet
 
 
 def _stands(items: Sequence[Item], search: Search) -> list[tuple[Item, list[int]]]:

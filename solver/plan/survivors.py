@@ -24,11 +24,11 @@ from topology import load_cluster
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: searches for a model on a kind at most; money that a plan has to save for one, as a part of it
-_SEARCHES, _SAVES = 2, 0.004
+_SEARCHES, _SAVES = 3, 0.004
 #: share of the time that is left, at most
 _TIME = 0.3
-#: share of what none keeps more than that a layout is likely to keep
-_LIKELY = 0.85
+#: share of what none keeps more than that a layout is likely to keep, until one was found
+_LIKELY = 0.75
 #: where one unit alone carries so much of what the best group carries per unit, little is lost with it
 _ALONE = 0.8
 #: units that are looked at together at most where one alone serves, and chips: more of them hold both roles in any ratio
@@ -129,17 +129,21 @@ def with_survivors(
                 more = _together(
                     asked.models[m], units, numbers, one, off[k], start, clock=clock, gap=gap, seed=seed,
                 )  # fmt: skip
-                found[m, k] = replace(one, layouts=one.layouts + more)
+                found[m, k] = one.having(more)
             continue
         with suppress(NoFeasibleLayout, NoLayoutInTime):
             best = best or plan_hours(hours, clock=clock, seed=seed).judged.usd
-            likely = {
-                column.group: _likely_usd(hours, column, clock, seed)
-                for column in _likely(hours, m, k, one)
-            }
-            for number in sorted(likely, key=lambda own: likely[own])[:_SEARCHES]:
-                if likely[number] > best * (1.0 - _SAVES) or clock.over:
+            share, searched = _LIKELY, set[int]()
+            for _ in range(_SEARCHES):
+                likely = {
+                    column.group: _likely_usd(hours, column, clock, seed)
+                    for column in _likely(hours, m, k, one, share)
+                    if column.group not in searched
+                }
+                number = min(likely, key=lambda own: likely[own], default=0)
+                if not number or likely[number] > best * (1.0 - _SAVES) or clock.over:
                     break
+                searched.add(number)
                 units = asked.units[k]
                 on_progress(f"{asked.models[m].called} on {number} {units.called}, any one lost")
                 layout = surviving(
@@ -147,7 +151,9 @@ def with_survivors(
                 )  # fmt: skip
                 if layout is None:
                     continue
-                found[m, k] = replace(found[m, k], layouts=(*found[m, k].layouts, layout))
+                # of as many units the same share of what none exceeds
+                share = layout.left_requests_per_s / one.left_of_few[number]
+                found[m, k] = found[m, k].having((layout,))
                 column = Column(
                     "kept", m, k, number, (0.0, layout.requests_per_s), layout.start_s, layout.drain_s,
                     asked.least_hours, layout.after_loss(1),
@@ -212,16 +218,16 @@ def _worth(one: Offer) -> bool:
     )
 
 
-def _likely(hours: Hours, m: int, k: int, one: Offer) -> Iterator[Column]:
-    """A column of each number of units that some hour asks for, of what its layout is likely to keep."""
+def _likely(hours: Hours, m: int, k: int, one: Offer, share: float) -> Iterator[Column]:
+    """A column of each number of units that some hour asks for, of such a share of what its layout keeps at most."""
     like = one.layouts[-1]
     numbers = set[int]()
     for wanted in hours.demand[m]:
-        enough = [n for n, left in enumerate(one.left_of_few) if _LIKELY * left >= wanted > 0.0]
+        enough = [n for n, left in enumerate(one.left_of_few) if share * left >= wanted > 0.0]
         numbers |= set(enough[:1])
     least = min((own.least_hours for own in hours.columns), default=1)
     for number in sorted(numbers):
-        whole, left = (_LIKELY * own[number] for own in (one.most_of_few, one.left_of_few))
+        whole, left = (share * own[number] for own in (one.most_of_few, one.left_of_few))
         yield Column(
             "likely", m, k, number, (0.0, whole), like.start_s, like.drain_s, least, (0.0, left)
         )

@@ -5,7 +5,8 @@ Where a model has traffic, a layout counts for the rate at which its replays mee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import inf
 
 from costmodel.plan.question import PlanModel, PlanUnits
@@ -43,6 +44,22 @@ class Offer:
         """Why there is no layout, in words."""
         return self.reason or "no replay meets the percentiles"
 
+    def having(self, more: Sequence[UnitLayout]) -> Offer:
+        """The same with more layouts; what none exceeds is no less than what these carry, which bounds may not look at."""
+        found, number = (*self.layouts, *more), len(self.most_of_few)
+        most = max([self.most_requests_per_s, *(own.requests_per_s / own.group for own in more)])
+        each = _side_by_side(found, number)
+        few = tuple(map(max, self.most_of_few, each))
+        left = tuple(map(max, self.left_of_few, _left_side_by_side(found, number)))
+        # where some carry more than is said of as many units, so may others that outlast a loss
+        unseen = [
+            own if own > said else 0.0 for own, said in zip(each, self.most_of_few, strict=True)
+        ]
+        left = tuple(map(max, left, (0.0, *unseen)))
+        return replace(
+            self, layouts=found, most_requests_per_s=most, most_of_few=few, left_of_few=left
+        )
+
 
 def offer(
     model: PlanModel,
@@ -65,7 +82,10 @@ def offer(
     size = len(load_cluster(units.cluster).chips)
     while group <= units.count and (group == 1 or group * size <= _GROUP_CHIPS or not found):
         try:
-            one = layout_on(model, units, group, off, start, clock=clock, gap=gap, seed=seed)
+            likely = found[-1].instance.limits.prefill_chunk_tokens if found else 0
+            one = layout_on(
+                model, units, group, off, start, clock=clock, gap=gap, seed=seed, likely=likely
+            )
         except NoFeasibleLayout as error:
             one, reason = None, str(error)
         best = max((own.requests_per_s / own.group for own in found), default=0.0)
@@ -76,16 +96,11 @@ def offer(
         elif found:
             break
         group *= 2
-    # groups may run what the bounds of all units, and of few, do not look at
-    most = max([most, *(one.requests_per_s / one.group for one in found)])
     few, left = most_of_few(model, units, off, clock, seed)
-    side_by_side = _side_by_side(found, len(few))
-    few = tuple(map(max, few, side_by_side))
-    left = tuple(map(max, left, (0.0, *side_by_side)))
-    return Offer(tuple(found), most, covers, "" if found else reason, few, left)
+    return Offer((), most, covers, "" if found else reason, few, left).having(found)
 
 
-def _side_by_side(found: list[UnitLayout], number: int) -> list[float]:
+def _side_by_side(found: Sequence[UnitLayout], number: int) -> list[float]:
     """Requests/s of none, one, two ... so many units (exclusive) with such groups side by side, at most."""
     table = [0.0] * number
     for units in range(1, number):
@@ -93,6 +108,19 @@ def _side_by_side(found: list[UnitLayout], number: int) -> list[float]:
             table[units - one.group] + one.requests_per_s for one in found if one.group <= units
         ]
         table[units] = max([table[units - 1], *rates])
+    return table
+
+
+def _left_side_by_side(found: Sequence[UnitLayout], number: int) -> list[float]:
+    """What is left of these after the worst loss of a unit, at most: all but the group that loses most."""
+    table = [0.0] * number
+    for one in found:
+        loses = one.requests_per_s - one.left_requests_per_s
+        others = [own for own in found if own.requests_per_s - own.left_requests_per_s <= loses]
+        beside = _side_by_side(others, number)
+        for units in range(one.group, number):
+            left = one.left_requests_per_s + beside[units - one.group]
+            table[units] = max(table[units], left)
     return table
 
 
@@ -107,8 +135,11 @@ def layout_on(
     gap: float,
     seed: int,
     taken: tuple[str, ...] = (),
+    likely: int = 0,
 ) -> UnitLayout | None:
     """The layout that carries most on so many units, of which others have the chips ``taken``; ``None`` where no replay meets the percentiles.
+
+    ``likely``: with traffic, tokens of a pass that are tried first.
 
     Raises what searches raise.
     """
@@ -116,7 +147,7 @@ def layout_on(
     scenario = model.scenario(cluster, failed).model_copy(update={"taken": taken})
     if model.traffic is not None:
         asked = asked_of(model, seed)
-        best = best_for_traffic(scenario, asked, clock=clock, gap=gap, seed=seed)
+        best = best_for_traffic(scenario, asked, clock=clock, gap=gap, seed=seed, likely=likely)
         if best is None:
             return None
         longest = float(asked.requests.output_tokens.max()) * (best.evaluation.tpot_s or 0.0)

@@ -102,7 +102,7 @@ class Fleets:
                 return stands  # no hope is cheaper
             search.place(fresh)
             # at once: what wide ones lose keeps others from being placed
-            measured = self._measure(fleet)
+            measured = self.measure(fleet)
             if search.clock.over or not (fresh or measured):
                 break
         return self._of_placed(needs)
@@ -111,7 +111,7 @@ class Fleets:
         """The cheapest fleet of shapes that are placed and measured."""
         for _ in range(_LOOKS):
             fleet = self._solve(self.search.placed.rates(), needs, placed=True)
-            if fleet is None or not self._measure(fleet):
+            if fleet is None or not self.measure(fleet):
                 break
         return fleet
 
@@ -126,7 +126,7 @@ class Fleets:
 
     def at_least(self, needs: Needs) -> float:
         """Dollars per hour that :meth:`least` finds no fleet for less, as far as rates are known; ``inf``: none."""
-        search, scale = self.search, self._scale(needs)
+        search, scale = self.search, self.scale(needs)
         rates, leaving = search.hoped_rates()
         items = search.items.best(rates * scale, leaving * scale)
         rate = search.question.rate
@@ -137,7 +137,7 @@ class Fleets:
     def parts_of_chips(self, needs: Needs) -> float:
         """Chips that prefill and decode, or mixed replicas, take where a part of a replica serves a part of its rate."""
         search = self.search
-        rates = search.hoped_rates()[0] * self._scale(needs)
+        rates = search.hoped_rates()[0] * self.scale(needs)
         a_chip = [
             float(
                 np.max(rates / search.shapes.chips, where=search.shapes.role == role, initial=0.0)
@@ -151,7 +151,7 @@ class Fleets:
         self, rates: tuple[Array, Array], needs: Needs, *, placed: bool = False
     ) -> Fleet | None:
         search = self.search
-        scale = self._scale(needs)
+        scale = self.scale(needs)
         items = search.items.best(rates[0] * scale, rates[1] * scale)
         if placed:
             items = [search.placed.sending(item) for item in items]
@@ -190,7 +190,7 @@ class Fleets:
                 if item.requests_per_s <= most.get(item.role, 0.0) and len(item.parts) < self.units
             ]
 
-    def _scale(self, needs: Needs) -> Array:
+    def scale(self, needs: Needs) -> Array:
         """What of a shape's rate counts, by row of the shape table."""
         shapes = self.search.shapes
         scale = np.array([1.0 / needs[role] for role in ROLES])[shapes.role]
@@ -210,7 +210,7 @@ class Fleets:
             scale[prefill & (shapes.tp == tp) & (shapes.pp == pp)] = 0.0
         return np.asarray(scale)
 
-    def _measure(self, fleet: Fleet) -> bool:
+    def measure(self, fleet: Fleet) -> bool:
         """Measure the prefill shapes of a fleet; whether any was new. Those that serve nothing where they stand have no replica."""
         new: dict[int, tuple[Item, tuple[Pool, ...]]] = {}
         placed = self.search.placed

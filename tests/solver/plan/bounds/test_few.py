@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from solver.known import groundwork
 from solver.plan.bounds import few, most
 from solver.plan.bounds.few import most_of_few
 from solver.plan.bounds.most import Every
+from solver.plan.groups import UnitLayout
+from solver.plan.units import Offer
 from solver.traffic.bounds.late import least_usd
 from tests.solver.plan.test_units import long_prompts, with_trace
 
@@ -75,3 +78,36 @@ def test_shapes_that_the_largest_number_does_not_have_are_bounded_anew(
     monkeypatch.setattr(few, "_bounded", bounded)
     most_of_few(model, _UNITS, 0, Clock(), 0)
     assert seen == [4, 2]
+
+
+def known(group: int, rate: float, left: float = 0.0) -> UnitLayout:
+    """A layout of which only numbers matter."""
+    nothing: Any = None
+    return UnitLayout(
+        nothing, nothing, group, rate, rate, 60.0, 60.0, left, ((0,),) if left else ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("layouts", "carried", "left"),
+    [
+        # what a loss leaves of three units is not what two carry
+        ([known(2, 9.0)], (0.0, 5.0, 10.0, 15.0, 20.0), (0.0, 0.0, 4.0, 7.0, 12.0)),
+        ([known(2, 9.0), known(2, 10.0)], (0.0, 5.0, 10.0, 15.0, 20.0), (0.0, 0.0, 4.0, 7.0, 12.0)),
+        ([known(1, 4.5)], (0.0, 5.0, 10.0, 15.0, 20.0), (0.0, 0.0, 4.5, 9.0, 13.5)),
+        ([known(1, 4.5), known(2, 9.5)], (0.0, 5.0, 10.0, 15.0, 20.0), (0.0, 0.0, 4.5, 9.0, 13.5)),
+        ([known(3, 15.0, 11.0)], (0.0, 5.0, 10.0, 15.0, 20.0), (0.0, 0.0, 4.0, 11.0, 12.0)),
+        ([known(1, 1.0), known(3, 15.0, 13.0)], (0.0, 5.0, 10.0, 15.0, 20.0), (0.0, 0.0, 4.0, 13.0, 14.0)),
+        # more than the bound says: it has not looked at what these run
+        ([known(2, 11.0)], (0.0, 5.0, 11.0, 15.0, 22.0), (0.0, 0.0, 4.0, 11.0, 12.0)),
+    ],
+)  # fmt: skip
+def test_what_none_exceeds_is_no_less_than_known_layouts_carry_and_keep(
+    layouts: list[UnitLayout], carried: tuple[float, ...], left: tuple[float, ...]
+) -> None:
+    bounds = (0.0, 5.0, 10.0, 15.0, 20.0), (0.0, 0.0, 4.0, 7.0, 12.0)
+    one = Offer((), 5.0, (), "", *bounds).having(layouts)
+    assert one.layouts == tuple(layouts)
+    assert one.most_of_few == carried
+    assert one.left_of_few == left
+    assert one.most_requests_per_s == max(5.0, *(own.requests_per_s / own.group for own in layouts))
