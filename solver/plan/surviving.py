@@ -40,7 +40,7 @@ from solver.traffic.ways import as_served
 from topology.errors import NoFeasibleLayout, NoLayoutInTime
 
 #: capacity of prefill over that of decode that is asked for, until prompts wait no longer than targets allow
-_AHEAD = (1.25, 1.45, 1.6, 1.8, 2.1)
+_AHEAD = (1.0, 1.06, 1.12, 1.25, 1.45, 1.8)
 #: part of what is left in a steady state, from which on more prefill helps no more
 _ENOUGH = 0.97
 #: items that serve so much less per chip than the best of their role are left out
@@ -74,14 +74,18 @@ def surviving(
         return None
     fleets = Fleets(search, asked.steady, asked.targets, seed, tables=tables)
     kept = _Kept(instance, number, asked, start, seed, tables)
-    for ahead in _AHEAD:
-        try:
-            fleet = _fleet(fleets, ahead)
-        except (NoFeasibleLayout, NoLayoutInTime):
-            break
-        if fleet is None or clock.over:
-            break
-        if not kept.more_helps(assemble(instance, fleet, search.placed)):
+    # where one rank has all chips of a replica, a long prompt is computed sooner and holds up fewer
+    for single in (True, False):
+        for ahead in _AHEAD:
+            try:
+                fleet = _fleet(fleets, ahead, single=single)
+            except (NoFeasibleLayout, NoLayoutInTime):
+                break
+            if fleet is None or clock.over:
+                break
+            if not kept.more_helps(assemble(instance, fleet, search.placed)):
+                break
+        if kept.best is not None:
             break
     return kept.answer()
 
@@ -146,11 +150,14 @@ class _Kept:
         )  # fmt: skip
 
 
-def _fleet(fleets: Fleets, ahead: float) -> Fleet | None:
-    """Placed replicas on the units; ``ahead``: times the capacity of decode that prefill has."""
+def _fleet(fleets: Fleets, ahead: float, *, single: bool) -> Fleet | None:
+    """Placed replicas on the units; ``ahead``: times the capacity of decode that prefill has; ``single``: one rank in each of prefill."""
     search, fleet = fleets.search, None
+    several = (search.shapes.role == ROLES.index("prefill")) & (search.shapes.attention_dp > 1)
     for _ in range(_LOOKS):
         scale = fleets.scale({"prefill": ahead, "decode": 1.0, "mixed": 1.0})
+        if single:
+            scale[several] = 0.0
         rates, leaving = search.hoped_rates()
         stands = _stands(search.items.best(rates * scale, leaving * scale), search)
         fresh = sorted({item.shape for item, _ in stands} - set(search.placed.realised))

@@ -88,23 +88,31 @@ def test_prefill_counts_for_what_it_computes_of_unlike_prompts(
     assert kept() < 0.8 * by_these
 
 
+@pytest.mark.parametrize("found", [True, False])
 def test_more_prefill_is_tried_until_it_helps_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: bool
 ) -> None:
+    """And ranks that share a replica where those that have one alone keep nothing."""
     model = with_trace(tmp_path, "gpt-oss-120b", long_prompts(300, 150), 1.0, 0.02)
     units = PlanUnits(cluster="hgx-h100", count=3)
-    asked: list[float] = []
+    asked: list[tuple[float, bool]] = []
     fleet = under_test._fleet
 
-    def counted(fleets: Any, ahead: float) -> Any:
-        asked.append(ahead)
-        return fleet(fleets, ahead)
+    def counted(fleets: Any, ahead: float, *, single: bool) -> Any:
+        asked.append((ahead, single))
+        return fleet(fleets, ahead, single=single)
+
+    def more_helps(self: Any, layout: Any) -> bool:
+        self.best = (layout, []) if found else None
+        return len(asked) % 3 != 0
 
     monkeypatch.setattr(under_test, "_fleet", counted)
-    monkeypatch.setattr(under_test._Kept, "more_helps", lambda *_: len(asked) < 3)
+    monkeypatch.setattr(under_test._Kept, "more_helps", more_helps)
+    monkeypatch.setattr(under_test._Kept, "answer", lambda _: None)
     surviving(model, units, 3, 0, Start("flash", 0.0), like(2048), clock=Clock(), gap=0.02, seed=0)
-    assert asked == [*under_test._AHEAD[:3]]
-    assert asked == sorted(asked)
+    first = under_test._AHEAD[:3]
+    assert list(first) == sorted(first)
+    assert asked == [(ahead, single) for single in (True, False)[: 2 - found] for ahead in first]
 
 
 def test_plans_begun_with_fewer_columns_are_the_best_of_all_and_fractions_bound_them() -> None:
