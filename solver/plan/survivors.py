@@ -32,7 +32,7 @@ _LIKELY = 0.75
 #: where one unit alone carries so much of what the best group carries per unit, little is lost with it
 _ALONE = 0.8
 #: units that are looked at together at most where one alone serves, and chips: more of them hold both roles in any ratio
-_TOGETHER, _TOGETHER_CHIPS = 3, 32
+_TOGETHER, _TOGETHER_CHIPS = 4, 32
 
 
 def plan_kept(asked: Hours, *, clock: Clock, seed: int) -> Planned:
@@ -188,10 +188,11 @@ def _together(
     gap: float,
     seed: int,
 ) -> tuple[UnitLayout, ...]:
-    """A layout of a few units that carries more than as many alone: its replicas of each role are nearer what requests ask for.
+    """The layout of a few units that carries most each, if more than one alone: its replicas of each role are nearer what requests ask for.
 
     It keeps what the other units have after a loss. Empty where none is found.
     """
+    best: UnitLayout | None = None
     for number in numbers:
         with suppress(NoFeasibleLayout, NoLayoutInTime):
             found = surviving(
@@ -205,9 +206,10 @@ def _together(
                 gap=gap,
                 seed=seed,
             )
-            if found is not None and found.requests_per_s > number * _alone(one) * MORE:
-                return (found,)
-    return ()
+            least = _alone(one) * MORE if best is None else best.requests_per_s / best.group
+            if found is not None and found.requests_per_s > number * least:
+                best = found
+    return () if best is None else (best,)
 
 
 def _worth(one: Offer) -> bool:

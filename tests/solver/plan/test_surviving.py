@@ -246,9 +246,12 @@ def test_where_one_unit_carries_as_much_as_several_none_is_searched(
     assert more == {(0, 0): single}
 
 
-@pytest.mark.parametrize(("rate", "searched", "kept"), [(12.5, [2], 2), (12.0, [2, 3], 3)])
+@pytest.mark.parametrize(
+    ("rates", "kept"),
+    [((12.5, 18.0, 24.2), [2]), ((12.0, 18.6, 24.4), [3]), ((12.0, 18.0, 24.0), [])],
+)
 def test_a_few_units_are_laid_out_together_where_each_then_carries_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: float, searched: list[int], kept: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rates: tuple[float, ...], kept: list[int]
 ) -> None:
     asked, hours, offer = question(tmp_path, 1)
     single = replace(offer, layouts=(layout(1, 5.9), *offer.layouts))
@@ -256,14 +259,14 @@ def test_a_few_units_are_laid_out_together_where_each_then_carries_more(
 
     def found(model: PlanModel, units: PlanUnits, number: int, *_: Any, **__: Any) -> UnitLayout:
         seen.append(number)
-        return layout(number, rate + 6.5 * (number - 2), 5.0)
+        return layout(number, rates[number - 2], 5.0)
 
     monkeypatch.setattr(survivors, "surviving", found)
     more = with_survivors(
         asked, hours, {(0, 0): single}, [0], clock=Clock(), gap=0.01, seed=0, on_progress=print
     )
-    assert seen == searched
-    assert [own.group for own in more[0, 0].layouts if own.kept] == [kept]
+    assert seen == [2, 3, 4]
+    assert [own.group for own in more[0, 0].layouts if own.kept] == kept
 
 
 def test_more_groups_than_a_rule_allows_are_not_asked_for_what_they_keep(
