@@ -46,7 +46,7 @@ _ENOUGH = 0.97
 #: items that serve so much less per chip than the best of their role are left out
 _NEAR = 0.85
 #: rounds of placing what is wanted, work for each in seconds, and parts that a rate is counted in
-_LOOKS, _LIMIT_S, _PARTS = 8, 60.0, 1e-4
+_LOOKS, _LIMIT_S, _PARTS = 6, 60.0, 1e-4
 
 
 def surviving(
