@@ -5,8 +5,9 @@ Replicas stand so that no unit holds much of one role (CP-SAT)::
     maximise R      R <= sum_j r_j x_j - sum_j r_j sum_s y[j, s, u]      of prefill and of decode, for each unit u
     sum_u y[j, s, u] = slices_j(s) x_j        sum_j,s s y[j, s, u] <= chips of a unit
 
-with ``x`` replicas of item ``j``, and ``y`` of their slices of ``s`` chips on unit ``u``. Prefill replicas count for less, so that prompts
-need not queue. What is left after each different loss is evaluated and, where a model has traffic, replayed.
+with ``x`` replicas of item ``j``, and ``y`` of their slices of ``s`` chips on unit ``u``. Prefill replicas count for what they
+compute of the traffic's own prompts, and for less where prompts would queue. What is left after each different loss is evaluated
+and, where a model has traffic, replayed.
 """
 
 from __future__ import annotations
@@ -76,18 +77,24 @@ def surviving(
     kept = _Kept(instance, number, asked, start, seed, tables)
     # where one rank has all chips of a replica, a long prompt is computed sooner and holds up fewer
     for single in (True, False):
-        for ahead in _AHEAD:
-            try:
-                fleet = _fleet(fleets, ahead, single=single)
-            except (NoFeasibleLayout, NoLayoutInTime):
-                break
-            if fleet is None or clock.over:
-                break
-            if not kept.more_helps(assemble(instance, fleet, search.placed)):
-                break
-        if kept.best is not None:
+        if clock.over or kept.best is not None:
             break
+        _more_and_more(fleets, kept, single=single)
     return kept.answer()
+
+
+def _more_and_more(fleets: Fleets, kept: _Kept, *, single: bool) -> None:
+    """Look at layouts each with more prefill than the one before, as long as that helps."""
+    search = fleets.search
+    for ahead in _AHEAD:
+        try:
+            fleet = _fleet(fleets, ahead, single=single)
+        except (NoFeasibleLayout, NoLayoutInTime):
+            return
+        if fleet is None or search.clock.over:
+            return
+        if not kept.more_helps(assemble(search.instance, fleet, search.placed)):
+            return
 
 
 @dataclass
@@ -151,7 +158,7 @@ class _Kept:
 
 
 def _fleet(fleets: Fleets, ahead: float, *, single: bool) -> Fleet | None:
-    """Placed replicas on the units; ``ahead``: times the capacity of decode that prefill has; ``single``: one rank in each of prefill."""
+    """Placed replicas on the units; ``ahead``: times the capacity of decode that prefill has; ``single``: each prefill replica has one rank."""
     search, fleet = fleets.search, None
     several = (search.shapes.role == ROLES.index("prefill")) & (search.shapes.attention_dp > 1)
     for _ in range(_LOOKS):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from costmodel.plan.hours import Column, Hours, Kind
 from costmodel.plan.question import PlanModel, PlanQuestion, PlanUnits
 from solver.clock import Clock
-from solver.plan import replays
+from solver.plan import day, replays
 from solver.plan.confirm import confirm
 from solver.plan.day import DayPlan, plan_day, plan_offers, planned_again
 
@@ -126,3 +129,24 @@ def test_a_part_that_the_evaluation_does_not_allow_counts_for_less(found: DayPla
     plan, rate = keeping(found, 1.0), found.layouts[0].requests_per_s
     for row in plan.planned.plan.groups:
         assert plan.hours.columns[0].after_loss[row[0]] <= (row[0] - 0.4) * rate
+
+
+def test_more_groups_than_a_rule_allows_are_not_asked_for_what_they_keep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One group breaks a rule, and so two are ruled out, of which the same plan has some."""
+    broken = SimpleNamespace(violations=["a rule"], requests_per_s=5.0)
+    monkeypatch.setattr(day, "copies", lambda *_: (None, None))
+    monkeypatch.setattr(day, "evaluate", lambda *_: broken)
+    monkeypatch.setattr(day, "_kept", lambda *_: 4.0)
+    column = Column("kept", 0, 0, 1, (0.0, 5.0, 10.0), after_loss=(0.0, 4.0, 9.0))
+    hours = Hours(("m",), ((1.0, 1.0),), (Kind("k", 4, (0, 4), 1.0, (1.0, 1.0)),), (column,))
+    layout: Any = SimpleNamespace(requests_per_s=5.0, steady_requests_per_s=5.0)
+    asked: Any = SimpleNamespace(units=[SimpleNamespace(cluster="hgx-h200")])
+
+    def plan(own: Hours) -> Any:
+        most = len(own.columns[0].requests_per_s) - 1
+        return SimpleNamespace(plan=SimpleNamespace(groups=((min(1, most),), (min(2, most),))))
+
+    found, *_ = day._planned(asked, hours, (layout,), [0], plan)
+    assert found.columns[0].requests_per_s == found.columns[0].after_loss == (0.0,)

@@ -19,8 +19,8 @@ from costmodel.replay.fleet import Tables
 from costmodel.replay.replay import Course
 from costmodel.replay.targets import Targets
 from solver.clock import Clock
-from solver.plan import day, survivors
 from solver.plan import surviving as under_test
+from solver.plan import survivors
 from solver.plan.bounds import most
 from solver.plan.bounds.few import most_of_few
 from solver.plan.bounds.most import asked_of
@@ -29,6 +29,7 @@ from solver.plan.groups import Start, UnitLayout, less
 from solver.plan.surviving import surviving
 from solver.plan.survivors import plan_kept, with_survivors
 from solver.plan.units import MORE, Offer
+from solver.shapes.shapes import ROLES
 from solver.traffic.fleets import Fleets
 from solver.traffic.judge import meets_targets
 from solver.traffic.losses import losses
@@ -86,6 +87,28 @@ def test_prefill_counts_for_what_it_computes_of_unlike_prompts(
     by_these = kept()
     monkeypatch.setattr(Fleets, "measure", lambda *_: False)
     assert kept() < 0.8 * by_these
+
+
+def test_a_prefill_replica_has_one_rank_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = with_trace(tmp_path, "deepseek-v3", long_prompts(300, 300), 2.0, 0.05)
+    units = PlanUnits(cluster="hgx-h200", count=4)
+    fleet, ranks = under_test._fleet, dict[bool, set[int]]()
+
+    def looked_at(fleets: Fleets, ahead: float, **_: bool) -> None:
+        for single in (True, False):
+            found = fleet(fleets, ahead, single=single)
+            assert found is not None
+            table = fleets.search.shapes
+            prefill = [item.shape for item, _ in found.stands if ROLES[item.role] == "prefill"]
+            ranks[single] = {int(table.attention_dp[shape]) for shape in prefill}
+
+    # by what a full queue computes at the mean, two ranks are as good as one
+    monkeypatch.setattr(Fleets, "measure", lambda *_: False)
+    monkeypatch.setattr(under_test, "_fleet", looked_at)
+    surviving(model, units, 4, 0, Start("flash", 0.0), like(2048), clock=Clock(), gap=0.02, seed=0)
+    assert ranks == {True: {1}, False: {2}}
 
 
 @pytest.mark.parametrize("found", [True, False])
@@ -267,24 +290,3 @@ def test_a_few_units_are_laid_out_together_where_each_then_carries_more(
     )
     assert seen == [2, 3, 4]
     assert [own.group for own in more[0, 0].layouts if own.kept] == kept
-
-
-def test_more_groups_than_a_rule_allows_are_not_asked_for_what_they_keep(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One group breaks a rule, and so two are ruled out, of which the same plan has some."""
-    broken = SimpleNamespace(violations=["a rule"], requests_per_s=5.0)
-    monkeypatch.setattr(day, "copies", lambda *_: (None, None))
-    monkeypatch.setattr(day, "evaluate", lambda *_: broken)
-    monkeypatch.setattr(day, "_kept", lambda *_: 4.0)
-    column = Column("kept", 0, 0, 1, (0.0, 5.0, 10.0), after_loss=(0.0, 4.0, 9.0))
-    hours = Hours(("m",), ((1.0, 1.0),), (Kind("k", 4, (0, 4), 1.0, (1.0, 1.0)),), (column,))
-    layout: Any = SimpleNamespace(requests_per_s=5.0, steady_requests_per_s=5.0)
-    asked: Any = SimpleNamespace(units=[SimpleNamespace(cluster="hgx-h200")])
-
-    def plan(own: Hours) -> Any:
-        most = len(own.columns[0].requests_per_s) - 1
-        return SimpleNamespace(plan=SimpleNamespace(groups=((min(1, most),), (min(2, most),))))
-
-    found, *_ = day._planned(asked, hours, (layout,), [0], plan)
-    assert found.columns[0].requests_per_s == found.columns[0].after_loss == (0.0,)
